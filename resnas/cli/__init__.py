@@ -1,0 +1,40 @@
+"""The command line: options in, one call into the library, tables or one clear sentence out.
+
+Exit codes: 0 done, 1 failed, 2 wrong input, 130 interrupted. Commands import what they need when they run, so that
+`--help` is fast.
+"""
+
+from __future__ import annotations
+
+import sys
+import traceback
+
+from resnas.cli.app import app
+from resnas.errors import ResnasError
+
+INTERRUPTED = 130
+
+
+def main() -> None:
+    """Run the command line."""
+    debug = "--debug" in sys.argv
+    if debug:
+        sys.argv.remove("--debug")
+    try:
+        app()
+    except ResnasError as error:
+        _end(str(error), error.exit_code, debug)
+    except KeyboardInterrupt:
+        _end("interrupted", INTERRUPTED, debug)
+    except BrokenPipeError:
+        sys.exit(1)
+    except Exception as error:
+        _end(f"unexpected {type(error).__name__}: {error} (--debug shows where)", 1, debug)
+
+
+def _end(sentence: str, exit_code: int, debug: bool) -> None:
+    """Say why it ends; the traceback only where it was asked for."""
+    if debug:
+        traceback.print_exc()
+    print(f"resnas: {sentence}", file=sys.stderr)
+    sys.exit(exit_code)

@@ -1,0 +1,159 @@
+"""The commands and their options."""
+
+from __future__ import annotations
+
+import enum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+DEFAULT_STUDY = Path("studies/quickstart.yaml")
+
+app = typer.Typer(
+    name="resnas",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode="rich",
+    help="Search over residual topologies: which one to use, which of its properties cut dilution, how sure is that?",
+    epilog="Example: [bold]python cli.py search[/bold] runs the quickstart study. "
+    "Exit codes: 0 done, 1 failed, 2 wrong input.",
+)
+
+
+class Format(str, enum.Enum):
+    """How a table is printed."""
+
+    table = "table"
+    json = "json"
+    csv = "csv"
+
+
+StudyFile = Annotated[Path, typer.Argument(metavar="STUDY.yaml", help="The study file.", show_default=True)]
+Overrides = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--set",
+        metavar="KEY=VALUE",
+        help="Set any value of the study or its space, e.g. budget.steps=500; may be repeated.",
+    ),
+]
+TableFormat = Annotated[Format, typer.Option("--format", help="How to print.")]
+
+
+def _examples(*lines: str) -> str:
+    """Return the examples that `--help` ends with, one a line."""
+    return "\n\n".join(["[bold]Examples[/bold]", *(f"python cli.py {line}" for line in lines)])
+
+
+@app.callback()
+def options(
+    debug: Annotated[bool, typer.Option("--debug", help="Show tracebacks (may stand anywhere).")] = False,
+) -> None:
+    """Options of every command; `--debug` is taken by `main` before."""
+
+
+@app.command(
+    epilog=_examples(
+        "search",
+        "search studies/khop.yaml --workers 2",
+        "search --set search.n_trials=200 --set budget.steps=1000 studies/quickstart.yaml",
+    )
+)
+def search(
+    study: StudyFile = DEFAULT_STUDY,
+    workers: Annotated[
+        int | None, typer.Option(min=1, help="Trials at the same time; default: one per core or GPU.")
+    ] = None,
+    n_trials: Annotated[
+        int | None, typer.Option(min=1, help="Trials of the study in all, those of earlier runs included.")
+    ] = None,
+    overrides: Overrides = None,
+) -> None:
+    """Explore a space: train its architectures, rank their properties, write a report.
+
+    Runs until the study has its number of trials. Ctrl-C ends it cleanly; the same command goes on from there.
+    """
+    from resnas.cli.searching import run_search
+
+    given = list(overrides or [])
+    given += [f"search.workers={workers}"] if workers else []
+    given += [f"search.n_trials={n_trials}"] if n_trials else []
+    run_search(study, given)
+
+
+@app.command(epilog=_examples("check search_spaces/quickstart.yaml", "check studies/quickstart.yaml --examples 5"))
+def check(
+    file: Annotated[Path, typer.Argument(metavar="FILE.yaml", help="A search space or a study.")] = DEFAULT_STUDY,
+    examples: Annotated[int, typer.Option(min=0, help="Sampled architectures to show.")] = 3,
+    seed: Annotated[int, typer.Option(help="Of the samples.")] = 0,
+    overrides: Overrides = None,
+    format: TableFormat = Format.table,
+) -> None:
+    """Check a file: errors, size of the space, sampled architectures, parameters, FLOPs, expected time."""
+    from resnas.cli.checking import run_check
+
+    run_check(file, examples, seed, list(overrides or []), format.value)
+
+
+@app.command(epilog=_examples("status", "status studies/khop.yaml --format json"))
+def status(study: StudyFile = DEFAULT_STUDY, overrides: Overrides = None, format: TableFormat = Format.table) -> None:
+    """Show how far a study is: trials by ending, failures by reason, the best architectures so far."""
+    from resnas.cli.showing import run_status
+
+    run_status(study, list(overrides or []), format.value)
+
+
+@app.command(epilog=_examples("analyze", "analyze --target effective_depth --format csv > effects.csv"))
+def analyze(
+    study: StudyFile = DEFAULT_STUDY,
+    target: Annotated[
+        list[str] | None,
+        typer.Option(help="Metric to rank properties by; may be repeated. Default: those of the study."),
+    ] = None,
+    overrides: Overrides = None,
+    format: TableFormat = Format.table,
+) -> None:
+    """Rank the properties of the architectures by what they do to a metric, or say why that is not possible yet."""
+    from resnas.cli.showing import run_analyze
+
+    run_analyze(study, list(target or []), list(overrides or []), format.value)
+
+
+@app.command(epilog=_examples("report", "report studies/khop.yaml"))
+def report(study: StudyFile = DEFAULT_STUDY, overrides: Overrides = None) -> None:
+    """Write report.html, one file that opens offline, from the trials so far."""
+    from resnas.cli.showing import run_report
+
+    run_report(study, list(overrides or []))
+
+
+@app.command(epilog=_examples("dashboard", "dashboard studies/khop.yaml --port 8081"))
+def dashboard(
+    study: StudyFile = DEFAULT_STUDY,
+    host: Annotated[
+        str, typer.Option(help="Address to serve on; the dashboard has no password, so keep it on loopback.")
+    ] = "127.0.0.1",
+    port: Annotated[int, typer.Option(min=0, max=65535, help="Port; 0 takes a free one.")] = 8080,
+    overrides: Overrides = None,
+) -> None:
+    """Serve the study with optuna-dashboard, our figures and notes included."""
+    from resnas.cli.showing import run_dashboard
+
+    run_dashboard(study, host, port, list(overrides or []))
+
+
+class Kind(str, enum.Enum):
+    """What a YAML file can be."""
+
+    space = "space"
+    study = "study"
+
+
+@app.command(epilog=_examples("schema space > space.schema.json"))
+def schema(kind: Annotated[Kind, typer.Argument(help="Kind of file.")]) -> None:
+    """Print the JSON Schema of a kind of file, for editors that complete and check YAML."""
+    from resnas.cli.checking import print_schema
+
+    print_schema(kind.value)

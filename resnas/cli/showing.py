@@ -1,0 +1,125 @@
+"""The commands that show a study: `status`, `analyze`, `report`, `dashboard`."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from rich.console import Console
+from rich.markup import escape
+
+from resnas.cli.tables import print_rows
+from resnas.errors import InputError
+from resnas.results import Recorded, RecordedTrial, by_architecture, pareto_front, table
+from resnas.search import load_trials
+from resnas.problems import unknown
+from resnas.study import Study, known_metrics
+
+if TYPE_CHECKING:
+    from resnas.ranking import Ranking
+
+SHOWN_ARCHITECTURES = 8
+
+
+def run_status(path: Path, overrides: list[str], format: str) -> None:
+    """Print how far a study is."""
+    study = Study.load(path, overrides)
+    trials = load_trials(study)
+    if format != "table":
+        print_rows(table(trials), format)
+        return
+    endings = Counter(Recorded.of(trial).ending for trial in trials if trial.user_attrs)
+    done = sum(endings[ending] for ending in ("complete", "pruned", "failed"))
+    listed = ", ".join(f"{count} {ending}" for ending, count in endings.most_common())
+    Console().print(f"[bold]{study.name}[/bold]: {done} of {study.search.n_trials} trials ({listed})")
+    reasons = Counter(Recorded.of(trial).reason for trial in trials if Recorded.of(trial).ending == "failed")
+    if reasons:
+        print_rows([{"failed": count, "reason": reason} for reason, count in reasons.most_common()], format, "Failures")
+    print_best(study, trials)
+
+
+def run_analyze(path: Path, targets: list[str], overrides: list[str], format: str) -> None:
+    """Rank properties and print the rankings."""
+    from rich.progress import Progress
+
+    from resnas.analysis import analyse
+    study = Study.load(path, overrides)
+    _check_targets(study, targets)
+    trials = load_trials(study)
+    with Progress(transient=True, console=Console(stderr=True)) as progress:
+        task = progress.add_task("ranking", total=1.0)
+        rankings = analyse(
+            study, trials, targets, lambda step, share: progress.update(task, completed=share, description=step)
+        )
+    if format == "table":
+        print_rankings(rankings)
+    else:
+        frames = [ranking.to_frame() for ranking in rankings]
+        print_rows([dict(zip(frame, values, strict=True)) for frame in frames for values in frame.values], format)
+
+
+def _check_targets(study: Study, targets: list[str]) -> None:
+    known = known_metrics(study.task)
+    for target in targets:
+        if target not in known:
+            raise InputError(f"--target: {unknown(target, known, 'metric')}")
+
+
+def run_report(path: Path, overrides: list[str]) -> None:
+    """Write the report."""
+    from resnas.analysis import analyse
+    from resnas.report import write_report
+
+    study = Study.load(path, overrides)
+    trials = load_trials(study)
+    with Console(stderr=True).status("ranking and drawing"):
+        written = write_report(study, trials, analyse(study, trials))
+    Console().print(f"Report: {written}", soft_wrap=True)
+
+
+def run_dashboard(path: Path, host: str, port: int, overrides: list[str]) -> None:
+    """Serve the dashboard until Ctrl-C."""
+    from resnas.dashboard import serve
+
+    serve(Study.load(path, overrides), host, port, lambda line: Console().print(line, soft_wrap=True))
+
+
+def print_best(study: Study, trials: Sequence[RecordedTrial]) -> None:
+    """Print the best architectures, one row each, over their seeds; the Pareto front where there are several
+    objectives."""
+    architectures = by_architecture(table(trials), study.objectives)
+    title = "Best architectures"
+    if len(study.objectives) > 1:
+        architectures = pareto_front(architectures, study.objectives)
+        title = f"Pareto front of {', '.join(study.objectives)}"
+    names = list(dict.fromkeys([*study.objectives, "dilution", "effective_depth", "late_share"]))
+    optimised = ("learning_rate", "mixing_lr_multiplier")
+    rows: list[dict[str, Any]] = [
+        {"architecture": row["label"], "key": row["key"], "seeds": row["seeds"]}
+        | {name: row.get(name) for name in (*names, *optimised)}
+        for row in architectures[:SHOWN_ARCHITECTURES]
+    ]
+    if rows:
+        print_rows(rows, "table", title)
+
+
+def print_rankings(rankings: Sequence[Ranking]) -> None:
+    """Print a table of effects for each reliable ranking, and the verdict of each."""
+    for ranking in rankings:
+        if ranking.reliable:
+            effects = [
+                {
+                    "property": effect.name,
+                    "verdict": effect.verdict,
+                    "importance": effect.importance,
+                    "90 % from": effect.importance_low,
+                    "to": effect.importance_high,
+                    "direction": effect.direction,
+                }
+                for effect in ranking.effects
+                if effect.verdict != "constant"
+            ]
+            print_rows(effects, "table", f"What moves {ranking.target} (importance in its units)")
+        Console().print(f"[bold]{escape(ranking.sentence())}[/bold]", highlight=False)

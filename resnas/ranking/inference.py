@@ -1,0 +1,148 @@
+"""How sure: bootstrap over architectures, shuffled-target nulls, step-down p-values, the noise ceiling and the gate."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from numpy.typing import NDArray
+
+from resnas.ranking.result import interval, number
+from resnas.ranking.surrogate import HeldOut, Indices, Vector
+
+CONFIDENCE = 0.9
+SMALLEST_R2 = 0.1
+"""The held-out R² below which nothing is ranked; Ax uses the same."""
+LARGEST_P = 0.05
+LARGEST_SUGGESTIVE_P = 0.2
+MOST_GROWTH = 4
+"""Studies larger than this many times the present one are not projected."""
+
+
+def shuffle_by_group(target: Vector, groups: Indices, random: np.random.Generator) -> Vector:
+    """Exchange the mean targets of the architectures; each row keeps its distance from its architecture's mean.
+
+    So the spread between architectures and within them both stay, and only their relation to the properties goes.
+    """
+    means = np.bincount(groups, target) / np.bincount(groups)
+    shuffled: Vector = target - means[groups] + random.permutation(means)[groups]
+    return shuffled
+
+
+def bootstrap_rows(groups: Indices, fewest: int, random: np.random.Generator) -> Indices:
+    """Draw architectures with replacement and return their rows; at least `fewest` distinct ones, so folds exist."""
+    count = int(groups.max()) + 1
+    drawn = random.integers(count, size=count)
+    while len(np.unique(drawn)) < fewest:
+        drawn = random.integers(count, size=count)
+    return np.concatenate([np.flatnonzero(groups == group) for group in drawn])
+
+
+def r2_interval(
+    result: HeldOut, groups: Indices, random: np.random.Generator, draws: int = 1000
+) -> tuple[float, float]:
+    """Return the interval of the held-out R² when architectures are drawn anew (no refit)."""
+    count = int(groups.max()) + 1
+    weights = random.multinomial(count, np.full(count, 1 / count), size=draws)[:, groups].astype(float)
+    totals = weights.sum(axis=1)
+    variance = weights @ result.target**2 / totals - (weights @ result.target / totals) ** 2
+    usable = variance > 1e-12 * result.target.var()
+    values = 1 - (weights @ result.squared_error / totals)[usable] / variance[usable]
+    low, high = np.quantile(values, _tails())
+    return float(low), float(high)
+
+
+def shifted_interval(estimate: Vector, draws: NDArray[np.float64]) -> tuple[Vector, Vector]:
+    """Return the bootstrap interval around the estimate: quantiles of the draws [draws, values], moved to the estimate.
+
+    A bootstrap study has only about 63 % of the distinct architectures, so its surrogate is worse and its importances
+    smaller than those of the study itself; the spread is kept and that bias taken out.
+    """
+    low, middle, high = np.nanquantile(draws, [_tails()[0], 0.5, _tails()[1]], axis=0)
+    return estimate + low - middle, estimate + high - middle
+
+
+def _tails() -> tuple[float, float]:
+    return (1 - CONFIDENCE) / 2, (1 + CONFIDENCE) / 2
+
+
+def p_value_above(observed: float, null: Vector) -> float:
+    """Return the share of null values that reach the observed one, which counts as one of them (never 0)."""
+    return float((1 + (null >= observed).sum()) / (1 + len(null)))
+
+
+def step_down(observed: Vector, null: NDArray[np.float64]) -> Vector:
+    """Return p-values [units] corrected for the number of units, from null values [shuffles, units].
+
+    Holm's step-down in the form of Westfall & Young (1993, algorithm 2.8): the largest statistic is compared with the
+    largest under shuffling, the next with the largest of the rest, and so on. It controls the chance of any false
+    finding, keeps the dependence between units, and unlike Holm's own needs no p-value finer than the shuffles give.
+    """
+    spread = np.maximum(null.std(axis=0), np.finfo(float).tiny)
+    scores, null_scores = (observed - null.mean(axis=0)) / spread, (null - null.mean(axis=0)) / spread
+    order = np.argsort(-scores, kind="stable")
+    corrected = np.empty(len(observed))
+    reached = 0.0
+    for position, unit in enumerate(order):
+        reached = max(reached, p_value_above(scores[unit], null_scores[:, order[position:]].max(axis=1)))
+        corrected[unit] = reached
+    return corrected
+
+
+def noise_ceiling(target: Vector, groups: Indices) -> float | None:
+    """Return 1 − variance within architectures / total variance, at least 0; None without replicates."""
+    sizes = np.bincount(groups)
+    freedom = int((sizes - 1).sum())
+    total = float(target.var(ddof=1)) if len(target) > 1 else 0.0
+    if freedom == 0 or total == 0:
+        return None
+    means = np.bincount(groups, target) / sizes
+    within = float(((target - means[groups]) ** 2).sum()) / freedom
+    return max(0.0, 1 - within / total)
+
+
+def trials_for_r2(trials: int, r2: float, r2_of_half: float, aim: float = SMALLEST_R2) -> int | None:
+    """Estimate how many more trials would bring the held-out R² to `aim`; None where none up to fourfold would.
+
+    From R² at all and at half of the architectures, with the learning curve R²(n) = limit − slope/n: the error of most
+    learners falls about as 1/n towards what cannot be learned. Two noisy points, so it is a rough guide.
+    """
+    slope = (r2 - r2_of_half) * trials
+    limit = 2 * r2 - r2_of_half
+    if slope <= 0 or limit <= aim:
+        return None
+    more = max(1, math.ceil(slope / (limit - aim)) - trials)
+    return more if trials + more <= MOST_GROWTH * trials else None
+
+
+def refusal_of_counts(trials: int, architectures: int, minimum_trials: int, minimum_architectures: int) -> str | None:
+    """Say that there are too few trials or architectures, and how many more are needed; None where there are enough."""
+    missing = max(minimum_trials - trials, minimum_architectures - architectures)
+    if missing <= 0:
+        return None
+    return (
+        f"no reliable ranking: {trials} completed trials of {architectures} architectures, at least {minimum_trials} "
+        f"of {minimum_architectures} are needed; {missing} more trials of new architectures are needed"
+    )
+
+
+def refusal_of_quality(
+    r2: float, bounds: tuple[float, float], p_value: float, trials: int, more: int | None
+) -> str | None:
+    """Say that the surrogate predicts too little, or no better than on shuffled targets; None where it passes.
+
+    Where only the shuffles are not beaten, as many trials again is a rule of thumb: it halves the variance of R².
+    """
+    found = f"no reliable ranking: held-out R² = {number(r2)} {interval(*bounds)}"
+    if r2 < SMALLEST_R2:
+        hope = (
+            f"about {more} more trials may be needed"
+            if more is not None
+            else f"even {(MOST_GROWTH - 1) * trials} more trials are not projected to be enough; replicates, longer "
+            "training or a wider space may help"
+        )
+        return f"{found} is below {SMALLEST_R2:.2f}; {hope}"
+    if p_value >= LARGEST_P:
+        worse = f"{found} is no better than with shuffled targets (p = {p_value:.2f})"
+        return f"{worse}; about {trials} more trials may be needed"
+    return None

@@ -1,0 +1,137 @@
+"""What a ranking says: one frozen record per property, one for the whole, and their sentences."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, fields
+from typing import Any
+
+import pandas
+
+SUPPORTED = "supported"
+SUGGESTIVE = "suggestive"
+NOT_SEPARABLE = "not separable from noise"
+CONSTANT = "constant"
+
+
+@dataclass(frozen=True)
+class PropertyEffect:
+    """What one property does to the target. Sizes are in units of the target; None means not measured.
+
+    Properties named in `correlated_with` were moved together with this one: they share importance, p-value and verdict,
+    and `effect` is that of the whole group, because the data cannot tell them apart.
+    """
+
+    name: str
+    importance: float | None
+    """Rise of the held-out RMSE when the property is permuted, over the rows where it applies. Below 0 is possible."""
+    importance_low: float | None
+    importance_high: float | None
+    """90 % interval of the importance: bootstrap over architectures with refit."""
+    effect: float | None
+    """Numeric: estimated target at high (upper tenth) minus at low (lower tenth) values. Boolean: true minus false.
+    Categorical: the highest level minus the lowest, so never below 0 and too large where it is noise."""
+    effect_low: float | None
+    effect_high: float | None
+    """90 % interval of the effect, from the same bootstrap."""
+    direction: str
+    p_value: float | None
+    """Against shuffled targets, corrected for the number of properties."""
+    verdict: str
+    n: int
+    """Rows where the property applies."""
+    correlated_with: tuple[str, ...] = ()
+    options: tuple[str, ...] = ()
+    """Properties that apply only for some values of this one, and so were moved along with it."""
+
+
+@dataclass(frozen=True)
+class Ranking:
+    """The properties in order of importance for one target, or the reason why there is no reliable order."""
+
+    target: str
+    seed: int
+    n_trials: int
+    n_architectures: int
+    n_excluded: int
+    """Rows left out because their target was missing or not finite."""
+    r2: float | None
+    """Held-out R² of the surrogate on architectures it never saw."""
+    r2_low: float | None
+    r2_high: float | None
+    """90 % interval of R²: bootstrap over architectures."""
+    p_value: float | None
+    """Share of shuffled targets whose held-out R² is as high."""
+    noise_ceiling: float | None
+    """1 − variance within architectures / total variance: the R² that no model can beat. None without replicates."""
+    reliable: bool
+    refusal: str | None
+    """Why there is no reliable ranking, and what may help; None where there is one."""
+    effects: tuple[PropertyEffect, ...]
+
+    def to_frame(self) -> pandas.DataFrame:
+        """Return one row per property, most important first; each says whether the whole is `reliable`."""
+        names = [field.name for field in fields(PropertyEffect)]
+        rows = [
+            {**asdict(effect), "correlated_with": " ".join(effect.correlated_with), "options": " ".join(effect.options)}
+            for effect in self.effects
+        ]
+        frame = pandas.DataFrame(rows, columns=names)
+        frame.insert(0, "target", self.target)
+        frame["reliable"] = self.reliable
+        return frame
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain values for JSON; None where something was not measured."""
+        return asdict(self)
+
+    def sentence(self, most: int = 3) -> str:
+        """Return the verdict in one or two sentences, naming at most `most` properties of each kind."""
+        if not self.reliable:
+            return f"{self.target}: {self.refusal}."
+        quality = (
+            f"{self.target}: held-out R² = {number(self.r2)} {interval(self.r2_low, self.r2_high)} "
+            f"from {self.n_trials} trials of {self.n_architectures} architectures."
+        )
+        parts = []
+        for verdict in (SUPPORTED, SUGGESTIVE):
+            found = _one_of_each_group([effect for effect in self.effects if effect.verdict == verdict])
+            if found:
+                named = "; ".join(describe(effect) for effect in found[:most])
+                more = f"; and {len(found) - most} more" if len(found) > most else ""
+                parts.append(f"{verdict}: {named}{more}")
+        if not parts:
+            return f"{quality} No single property is separable from noise."
+        findings = ". ".join(part[0].upper() + part[1:] for part in parts)
+        return f"{quality} {findings}."
+
+
+def _one_of_each_group(effects: Sequence[PropertyEffect]) -> list[PropertyEffect]:
+    """Keep the first property of each group that the data cannot tell apart; it names the others."""
+    kept: list[PropertyEffect] = []
+    for effect in effects:
+        if not any(effect.name in other.correlated_with for other in kept):
+            kept.append(effect)
+    return kept
+
+
+def describe(effect: PropertyEffect) -> str:
+    """Return one property's effect in words: `depth: higher lowers dilution, effect −0.31 (90 % interval … to …)`."""
+    twins = f" (not told apart from {', '.join(effect.correlated_with)})" if effect.correlated_with else ""
+    size = f"effect {number(effect.effect, 3)} {interval(effect.effect_low, effect.effect_high, 3)}"
+    return f"{effect.name}{twins}: {effect.direction}, {size}"
+
+
+def number(value: float | None, digits: int = 2) -> str:
+    """Write a number with a true minus sign: two decimals, or `digits` significant ones for sizes in metric units."""
+    if value is None:
+        return "not measured"
+    text = f"{value:.2f}" if digits == 2 else f"{value:.{digits}g}"
+    return text.replace("-", "−")
+
+
+def interval(low: float | None, high: float | None, digits: int = 2) -> str:
+    """Write a 90 % interval in brackets."""
+    if low is None or high is None:
+        return "(interval not measured)"
+    return f"(90 % interval {number(low, digits)} to {number(high, digits)})"

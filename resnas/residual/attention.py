@@ -1,0 +1,161 @@
+"""Depth attention: the weights of a read are a softmax over groups of sources (Attention Residuals, arXiv 2603.15031).
+
+logit of group G in read l = w_l · norm(sum of the sources in G), with a learned query w_l per read that starts at zero.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import torch
+from torch import Tensor, nn
+
+from resnas.residual.rule import PlainStream, Rule, Stream
+from resnas.residual.tape import Groups, Plan, TapeStream, Weighting
+
+EPSILON = 1e-12
+"""Added to mean squares: far below the square of the smallest mean of sources (see `resnas.model.RMSNorm`)."""
+
+
+class DepthAttentionRule(Rule):
+    """Softmax over the groups of sources of each read."""
+
+    def __init__(
+        self, sublayers: int, width: int, *, groups: Callable[[int], Groups], key_norm: str, epsilon: float = EPSILON
+    ) -> None:
+        super().__init__(sublayers, width)
+        self.plan = Plan([list(groups(read)) for read in range(1, sublayers + 2)])
+        self.rms_keys = key_norm == "rms"
+        self.epsilon = epsilon
+        self._queried = [read for read, of_read in enumerate(self.plan.groups, start=1) if len(of_read) > 1]
+        self.queries = nn.Parameter(torch.zeros(len(self._queried), width))
+
+    def row(self, read: int, sources: Sequence[Tensor]) -> Tensor:
+        """Return the softmax weights [tokens, read, 1]; the sources of a group share its weight, others have none."""
+        groups = self.plan.groups[read - 1]
+        tokens = sources[0].shape[0]
+        if read in self._queried:
+            query = self.queries[self._queried.index(read)]
+            keys = [self._key(sum((sources[i] for i in group[1:]), sources[group.start])) for group in groups]
+            weights = torch.softmax(torch.stack([(key * query).sum(-1) for key in keys], dim=-1), dim=-1)
+        else:
+            weights = sources[0].new_ones((tokens, 1))
+        row = sources[0].new_zeros((tokens, read))
+        for index, group in enumerate(groups):
+            row[:, group.start : group.stop] = weights[:, index : index + 1]
+        return row.unsqueeze(-1)
+
+    def _key(self, value: Tensor) -> Tensor:
+        if not self.rms_keys:
+            return value
+        return value * torch.rsqrt(value.square().mean(-1, keepdim=True) + self.epsilon)
+
+    def start(self, embedding: Tensor) -> Stream:
+        """Return the fast stream where the groups allow it."""
+        first = self._queried[0] if self._queried else self.sublayers + 2
+        if not self.plan.supported or self._queried != list(range(first, self.sublayers + 2)):
+            return PlainStream(self, embedding)
+        return TapeStream(_SoftmaxWeighting(self, first, embedding.dtype), self.plan, embedding)
+
+
+class _SoftmaxWeighting(Weighting):
+    """Logits of all future reads when a source is written; softmax when it is read. In float32 at least.
+
+    Tables are indexed [source][read - first], each row one number per token.
+    """
+
+    def __init__(self, rule: DepthAttentionRule, first: int, dtype: torch.dtype) -> None:
+        super().__init__([rule.queries])
+        self._plan = rule.plan
+        self._rms_keys, self._epsilon = rule.rms_keys, rule.epsilon
+        self._first = first
+        self._dtype = dtype
+        self._precise = torch.promote_types(dtype, torch.float32)
+        self._queries = rule.queries.detach().to(self._precise)
+        self._query_dtype = rule.queries.dtype
+        self._logits: dict[tuple[int, int], Tensor] = {}  # (source, read) -> [tokens]
+        self._inverse_rms: list[Tensor] = []
+        self._weights: dict[int, Tensor] = {}  # read -> [groups, tokens]
+        self._logit_gradients: dict[int, Tensor] = {}  # read -> [groups, tokens]
+        self._query_gradients: dict[tuple[str, int], tuple[slice, Tensor]] = {}
+
+    def written(self, source: int, value: Tensor) -> None:
+        inverse_rms = self._inverse_root_mean_square(value)
+        self._inverse_rms.append(inverse_rms)
+        reads = [read for read, _ in self._plan.readers[source] if read >= self._first]
+        if reads:
+            logits = self._queries[self._rows(reads)] @ value.to(self._precise).t()  # [reads, tokens]
+            if self._rms_keys:
+                logits *= inverse_rms
+            self._logits.update({(source, read): row for read, row in zip(reads, logits, strict=True)})
+
+    def weights(self, read: int, values: Sequence[Tensor]) -> list[Tensor]:
+        if read < self._first:
+            return [values[0].new_ones((1, 1))]
+        logits = [
+            self._logits.pop((group.start, read)) if len(group) == 1 else self._pool_logit(read, value)
+            for group, value in zip(self._plan.groups[read - 1], values, strict=True)
+        ]
+        weights = torch.softmax(torch.cat(logits).view(len(logits), -1), dim=0)
+        self._weights[read] = weights
+        return list(weights.to(self._dtype).unsqueeze(-1).unbind(0))
+
+    def read_backward(self, read: int, gradients: Sequence[Tensor]) -> None:
+        if read < self._first:
+            return
+        weights = self._weights[read]
+        gradient = torch.cat(list(gradients)).view(weights.shape).to(self._precise)
+        self._logit_gradients[read] = weights * (gradient - (weights * gradient).sum(0))
+
+    def source_gradient(self, source: int, value: Tensor) -> Tensor | None:
+        known = [(read, position) for read, position in self._plan.readers[source] if read in self._logit_gradients]
+        if not known:
+            return None
+        reads = [read for read, _ in known]
+        rows = [self._logit_gradients[read][position] for read, position in known]
+        logit_gradients = torch.cat(rows).view(len(rows), -1)  # [reads, tokens]
+        return self._key_backward(
+            ("source", source), self._rows(reads), logit_gradients, value, self._inverse_rms[source]
+        )
+
+    def pool_gradient(self, read: int, value: Tensor) -> Tensor | None:
+        pool = self._plan.pool(read)
+        if pool is None or read not in self._logit_gradients:
+            return None
+        logit_gradients = self._logit_gradients[read][pool[0]].unsqueeze(0)
+        inverse_rms = self._inverse_root_mean_square(value)
+        return self._key_backward(("pool", read), self._rows([read]), logit_gradients, value, inverse_rms)
+
+    def parameter_gradients(self) -> tuple[Tensor | None, ...]:
+        gradient = torch.zeros_like(self._queries)
+        for rows, part in self._query_gradients.values():
+            gradient[rows] += part
+        self._query_gradients.clear()
+        self._logit_gradients.clear()
+        return (gradient.to(self._query_dtype),)
+
+    def _key_backward(
+        self, name: tuple[str, int], rows: slice, logit_gradients: Tensor, value: Tensor, inverse_rms: Tensor
+    ) -> Tensor:
+        """Keep the gradient of the queries, return that of the value, for logits = queries @ norm(value)."""
+        value = value.to(self._precise)
+        queries = self._queries[rows]
+        scaled = logit_gradients * inverse_rms if self._rms_keys else logit_gradients
+        self._query_gradients[name] = (rows, scaled @ value)
+        gradient = scaled.t() @ queries
+        if self._rms_keys:
+            projection = (gradient * value).mean(-1) * inverse_rms.square()
+            gradient.addcmul_(value, projection.unsqueeze(-1), value=-1)
+        return gradient.to(self._dtype)
+
+    def _pool_logit(self, read: int, value: Tensor) -> Tensor:
+        logit = value.to(self._precise) @ self._queries[read - self._first]
+        return logit * self._inverse_root_mean_square(value) if self._rms_keys else logit
+
+    def _inverse_root_mean_square(self, value: Tensor) -> Tensor:
+        """Return 1 / rms per token [tokens]."""
+        return torch.rsqrt(value.to(self._precise).square().mean(-1) + self._epsilon)
+
+    def _rows(self, reads: Sequence[int]) -> slice:
+        """Return the rows of the queries of reads that follow one another."""
+        return slice(reads[0] - self._first, reads[-1] + 1 - self._first)

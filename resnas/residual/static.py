@@ -1,0 +1,89 @@
+"""Rules whose weights do not depend on the token: all ones (`fixed`), and learned numbers (`scalar_learned`)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor, nn
+
+from resnas.residual.rule import Rule, Stream
+from resnas.residual.tape import Plan, TapeStream, Weighting
+
+
+class FixedRule(Rule):
+    """M is all ones: the PreNorm residual stream."""
+
+    def row(self, read: int, sources: Sequence[Tensor]) -> Tensor:
+        """Return ones [1, read, 1]."""
+        return sources[0].new_ones((1, read, 1))
+
+    def start(self, embedding: Tensor) -> Stream:
+        """Return a running sum."""
+        return SumStream(embedding)
+
+
+class SumStream(Stream):
+    """A running sum of all sources."""
+
+    def __init__(self, embedding: Tensor) -> None:
+        self._sum = embedding
+        self._reads = 0
+
+    def read(self) -> Tensor:
+        """Return the sum so far."""
+        self._reads += 1
+        return self._sum
+
+    def write(self, source: Tensor) -> None:
+        """Add the source."""
+        self._sum = self._sum + source
+
+    def mixing_matrix(self) -> list[Tensor]:
+        """Return ones."""
+        return [self._sum.new_ones((1, read, 1)) for read in range(1, self._reads + 1)]
+
+
+class ScalarRule(Rule):
+    """One learned number per read and source (and feature, where per channel), starting at one.
+
+    The lower triangle is stored as a vector: read l owns the l entries from l (l - 1) / 2 on.
+    """
+
+    def __init__(self, sublayers: int, width: int, *, per_channel: bool = False) -> None:
+        super().__init__(sublayers, width)
+        entries = (sublayers + 1) * (sublayers + 2) // 2
+        self._plan = Plan([[range(source, source + 1) for source in range(read)] for read in range(1, sublayers + 2)])
+        self.scalars = nn.Parameter(torch.ones(entries, width if per_channel else 1))
+
+    def row(self, read: int, sources: Sequence[Tensor]) -> Tensor:
+        """Return the numbers of this read [1, read, width or 1]."""
+        return self.scalars[_entries(read)].unsqueeze(0)
+
+    def start(self, embedding: Tensor) -> Stream:
+        """Return the fast stream."""
+        return TapeStream(_ScalarWeighting(self.scalars, embedding.dtype), self._plan, embedding)
+
+
+def _entries(read: int) -> slice:
+    first = read * (read - 1) // 2
+    return slice(first, first + read)
+
+
+class _ScalarWeighting(Weighting):
+    """Rows of the table of scalars."""
+
+    def __init__(self, scalars: Tensor, dtype: torch.dtype) -> None:
+        super().__init__([scalars])
+        self._table = scalars.detach().to(dtype)
+        self._gradient = torch.zeros_like(scalars)
+
+    def weights(self, read: int, values: Sequence[Tensor]) -> list[Tensor]:
+        return list(self._table[_entries(read)].unsqueeze(1).unbind(0))
+
+    def read_backward(self, read: int, gradients: Sequence[Tensor]) -> None:
+        self._gradient[_entries(read)] = torch.cat(list(gradients)).to(self._gradient.dtype)
+
+    def parameter_gradients(self) -> tuple[Tensor | None, ...]:
+        gradient, self._gradient = self._gradient, torch.zeros_like(self._gradient)
+        return (gradient,)

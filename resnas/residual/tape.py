@@ -1,0 +1,268 @@
+"""The exact, fast stream for rules whose weights are softmax or static: values once, gradients gathered in one sweep.
+
+Plain autograd would keep a weighted copy of every source for every read. Here a forward pass keeps each source once,
+in a `Tape` that lives as long as its graph, and the backward pass mirrors the forward pass:
+
+* the node of read l stores its incoming gradient g_l and tells the weighting the gradient of its weights; it returns
+  nothing to the sources;
+* the node of write i runs when all reads l > i have run, and gathers the whole gradient of source i at once:
+  sum over l of M_(i to l) g_l, plus what flows through the weights.
+
+That order is enforced by scalar handles: each write takes the handle of the write before it and returns its own, and
+each read takes the newest. The weights themselves come from a `Weighting`.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.autograd import Function
+from torch.autograd.function import once_differentiable
+
+from resnas.residual.rule import Stream
+
+Groups = Sequence[range]
+
+
+class Plan:
+    """Who reads whom, worked out once per rule.
+
+    Attributes:
+        groups: groups[l - 1] are the groups of read l.
+        readers: readers[i] are (read, position of the group) for each read that sees source i on its own, in order.
+        pooled_from: the first read whose pool holds source i; None where no pool ever does.
+        supported: can a tape serve these groups? At most one pool per read, growing by one source from read to read
+            once it is there; and each source seen on its own by reads that follow one another.
+    """
+
+    def __init__(self, groups: Sequence[Groups]) -> None:
+        self.groups = groups
+        self.readers: list[list[tuple[int, int]]] = [[] for _ in groups]
+        self.pooled_from: list[int | None] = [None] * len(groups)
+        for read, of_read in enumerate(groups, start=1):
+            for position, group in enumerate(of_read):
+                if len(group) == 1:
+                    self.readers[group.start].append((read, position))
+                for source in group if len(group) > 1 else ():
+                    self.pooled_from[source] = self.pooled_from[source] or read
+        self.supported = self._pools_grow() and all(
+            reads[-1][0] - reads[0][0] + 1 == len(reads) for reads in self.readers if reads
+        )
+
+    def pool(self, read: int) -> tuple[int, range] | None:
+        """Return position and range of the pooled group of a read."""
+        pools = [(position, group) for position, group in enumerate(self.groups[read - 1]) if len(group) > 1]
+        return pools[0] if pools else None
+
+    def _pools_grow(self) -> bool:
+        before: range | None = None
+        for of_read in self.groups:
+            pools = [group for group in of_read if len(group) > 1]
+            if len(pools) > 1 or (before and pools != [range(before.start, before.stop + 1)]):
+                return False
+            before = pools[0] if pools else None
+        return True
+
+
+class Weighting(ABC):
+    """The weights of the reads of one forward pass, and the way back from their gradients. Nothing here is seen by
+    autograd."""
+
+    def __init__(self, parameters: Sequence[Tensor]) -> None:
+        self.parameters = parameters
+
+    def written(self, source: int, value: Tensor) -> None:  # noqa: B027 - a static weighting has nothing to do here
+        """Take note of a new source [tokens, width]."""
+
+    @abstractmethod
+    def weights(self, read: int, values: Sequence[Tensor]) -> list[Tensor]:
+        """Return a weight per group of the read, each broadcastable to [tokens, width]; `values` are the groups'
+        values."""
+
+    @abstractmethod
+    def read_backward(self, read: int, gradients: Sequence[Tensor]) -> None:
+        """Take the gradients of the weights of a read, in the shapes of `weights`."""
+
+    def source_gradient(self, source: int, value: Tensor) -> Tensor | None:
+        """Return what flows into a source through the weights of later reads."""
+        return None
+
+    def pool_gradient(self, read: int, value: Tensor) -> Tensor | None:
+        """Return what flows into the pooled group of a read through its weight."""
+        return None
+
+    @abstractmethod
+    def parameter_gradients(self) -> tuple[Tensor | None, ...]:
+        """Return the gradients of `parameters`, after the last write of the backward pass."""
+
+
+class Tape:
+    """All that one forward pass keeps for its backward pass."""
+
+    def __init__(self, weighting: Weighting, plan: Plan) -> None:
+        self.weighting = weighting
+        self.plan = plan
+        self.sources: list[Tensor] = []
+        self.pools: dict[int, Tensor] = {}  # read -> value of its pooled group
+        self.weights: list[list[Tensor]] = []
+        self._gradients: dict[int, Tensor] = {}  # read -> its incoming gradient
+        self._pool_gradients: dict[int, Tensor] = {}  # read -> summed gradient of the pools from this read on
+        self._pass = -1
+
+    def append(self, value: Tensor) -> None:
+        """Keep a source [tokens, width]."""
+        self.weighting.written(len(self.sources), value)
+        self.sources.append(value)
+
+    def read(self) -> Tensor:
+        """Return the next read [tokens, width]."""
+        read = len(self.sources)
+        values = self._values(read)
+        weights = self.weighting.weights(read, values)
+        self.weights.append(weights)
+        mixed = values[0] * weights[0]
+        for value, weight in zip(values[1:], weights[1:], strict=True):
+            mixed.addcmul_(value, weight)
+        return mixed
+
+    def read_backward(self, read: int, gradient: Tensor) -> None:
+        """Store the gradient of a read for the writes before it."""
+        task = torch._C._current_graph_task_id()
+        if task != self._pass:  # another backward pass over the same graph starts afresh
+            self._pass = task
+            self._gradients.clear()
+            self._pool_gradients.clear()
+        self._gradients[read] = gradient
+        values, weights = self._values(read), self.weights[read - 1]
+        self.weighting.read_backward(
+            read, [(gradient * value).sum_to_size(weight.shape) for value, weight in zip(values, weights, strict=True)]
+        )
+        pool = self.plan.pool(read)
+        if pool is not None:
+            self._add_pool_gradient(read, gradient * weights[pool[0]], values[pool[0]])
+
+    def source_gradient(self, source: int) -> Tensor:
+        """Return the gradient of a source, gathered over all later reads."""
+        value = self.sources[source]
+        gradient = torch.zeros_like(value)
+        for read, position in self.plan.readers[source]:
+            if read in self._gradients:
+                gradient.addcmul_(self._gradients[read], self.weights[read - 1][position])
+        pooled_from = self.plan.pooled_from[source]
+        later_pools = [read for read in self._pool_gradients if pooled_from is not None and read >= pooled_from]
+        if later_pools:
+            gradient += self._pool_gradients[min(later_pools)]
+        through_weights = self.weighting.source_gradient(source, value)
+        return gradient if through_weights is None else gradient.add_(through_weights)
+
+    def _add_pool_gradient(self, read: int, gradient: Tensor, value: Tensor) -> None:
+        """Add the gradient of the pool of this read to that of the later, larger pools."""
+        through_weights = self.weighting.pool_gradient(read, value)
+        if through_weights is not None:
+            gradient = gradient + through_weights
+        later = [known for known in self._pool_gradients if known > read]
+        self._pool_gradients[read] = gradient + self._pool_gradients[min(later)] if later else gradient
+
+    def _values(self, read: int) -> list[Tensor]:
+        """Return the value of each group: a source, or the sum of the pooled ones."""
+        return [
+            self.sources[group.start] if len(group) == 1 else self._pool(read, group)
+            for group in self.plan.groups[read - 1]
+        ]
+
+    def _pool(self, read: int, group: range) -> Tensor:
+        """Return the sum of the sources of a group; a pool grows from that of the read before."""
+        if read not in self.pools:
+            before = self.pools.get(read - 1)
+            if before is None:
+                before, group = self.sources[group.start], group[1:]
+            else:
+                group = group[-1:]
+            self.pools[read] = sum((self.sources[source] for source in group), before)
+        return self.pools[read]
+
+
+class TapeStream(Stream):
+    """A stream over a tape."""
+
+    def __init__(self, weighting: Weighting, plan: Plan, embedding: Tensor) -> None:
+        self._shape = embedding.shape
+        self._dtype = embedding.dtype
+        self._tape = Tape(weighting, plan)
+        self._handle = _Start.apply(self._tape, embedding.flatten(0, -2), *weighting.parameters)
+
+    def read(self) -> Tensor:
+        """Return the mixture of the sources so far."""
+        mixed: Tensor = _Read.apply(self._tape, self._handle)
+        return mixed.reshape(self._shape)
+
+    def write(self, source: Tensor) -> None:
+        """Append a source; it is kept in the embedding's precision."""
+        flat = source.flatten(0, -2).to(self._dtype)
+        self._handle = _Write.apply(self._tape, flat, self._handle)
+
+    def mixing_matrix(self) -> list[Tensor]:
+        """Return the weights, a pooled group's weight standing for each of its sources."""
+        matrix = []
+        for index, weights in enumerate(self._tape.weights):
+            row = weights[0].new_zeros((weights[0].shape[0], index + 1, weights[0].shape[1]))
+            for group, weight in zip(self._tape.plan.groups[index], weights, strict=True):
+                row[:, group.start : group.stop] = weight.unsqueeze(1)
+            matrix.append(row)
+        return matrix
+
+
+def _full_precision(device: torch.device) -> AbstractContextManager[Any]:
+    """Keep autocast away from the logits and sums of a tape."""
+    available = torch.amp.is_autocast_available(device.type)
+    return torch.autocast(device.type, enabled=False) if available else nullcontext()
+
+
+class _Start(Function):
+    """Source 0 and the parameters of the weighting; its backward pass runs last."""
+
+    @staticmethod
+    def forward(ctx: Any, tape: Tape, embedding: Tensor, *parameters: Tensor) -> Tensor:
+        ctx.tape = tape
+        with _full_precision(embedding.device):
+            tape.append(embedding.detach())
+        return embedding.new_zeros(())
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, handle: Tensor) -> Any:
+        gradient = ctx.tape.source_gradient(0)
+        return None, gradient, *ctx.tape.weighting.parameter_gradients()
+
+
+class _Write(Function):
+    @staticmethod
+    def forward(ctx: Any, tape: Tape, source: Tensor, handle: Tensor) -> Tensor:
+        ctx.tape, ctx.source = tape, len(tape.sources)
+        with _full_precision(source.device):
+            tape.append(source.detach())
+        return source.new_zeros(())
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, handle: Tensor) -> Any:
+        return None, ctx.tape.source_gradient(ctx.source), handle
+
+
+class _Read(Function):
+    @staticmethod
+    def forward(ctx: Any, tape: Tape, handle: Tensor) -> Tensor:
+        ctx.tape, ctx.read = tape, len(tape.sources)
+        with _full_precision(handle.device):
+            return tape.read()
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, gradient: Tensor) -> Any:
+        ctx.tape.read_backward(ctx.read, gradient.contiguous())
+        return None, gradient.new_zeros(())

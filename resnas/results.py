@@ -1,0 +1,166 @@
+"""The metrics by name, unit and meaning; how a trial is recorded in the study; and the table of all trials.
+
+The truth is the Optuna study: what is written here as files can be written again from it.
+"""
+
+from __future__ import annotations
+
+import csv
+import math
+import statistics
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any, Literal, NamedTuple, Protocol
+
+from resnas.architecture import PROPERTIES, Architecture
+
+Direction = Literal["minimize", "maximize"]
+
+
+class Metric(NamedTuple):
+    """What a metric means, in which unit, and which way is better."""
+
+    unit: str
+    direction: Direction
+    meaning: str
+
+
+METRICS: dict[str, Metric] = {
+    "val_loss": Metric("nats", "minimize", "cross-entropy on the validation split after the last step"),
+    "dilution": Metric(
+        "slope",
+        "minimize",
+        "how fast the newest source's share of a read falls with depth: 1 in an equal-norm PreNorm stream, 0 where it "
+        "does not fall",
+    ),
+    "effective_depth": Metric("share", "maximize", "share of the sublayers that the loss depends on, by removing each"),
+    "late_share": Metric("share", "maximize", "share of that dependence in the deeper half"),
+    "gradient_gini": Metric("0 to 1", "minimize", "inequality over sublayers of the loss gradient at their outputs"),
+    "output_growth": Metric("slope", "minimize", "log-log growth over depth of the size of what sublayers write"),
+    "parameters": Metric("parameters", "minimize", "trained parameters of the model"),
+    "flops": Metric("FLOPs", "minimize", "FLOPs of one forward pass over one example"),
+    "step_time_s": Metric("s", "minimize", "median wall time of a training step"),
+    "train_time_s": Metric("s", "minimize", "wall time of training and validation"),
+    "gradient_norm": Metric("norm", "minimize", "median gradient norm before clipping"),
+    "loss_spikes": Metric("steps", "minimize", "steps whose loss jumps far above the running median"),
+}
+
+COUNTED = ("complete", "pruned", "failed")
+"""Endings that use up one of the study's trials; interrupted trials run again, infeasible ones were never trained."""
+
+
+class RecordedTrial(Protocol):
+    """What is needed of an Optuna trial."""
+
+    @property
+    def number(self) -> int:
+        """Number in the study."""
+        ...
+
+    @property
+    def user_attrs(self) -> dict[str, Any]:
+        """Attributes as the search wrote them."""
+        ...
+
+
+class Recorded(NamedTuple):
+    """The attributes of a trial that the search keeps in the study, under the name `resnas.<field>`.
+
+    Metrics stand beside them under their own names, so that the dashboard can sort and plot them.
+    """
+
+    architecture: dict[str, Any] | None = None
+    key: str = ""
+    label: str = ""
+    replicate: int = 0
+    seed: int = 0
+    data_seed: int = 0
+    origin: str = ""
+    ending: str = "running"
+    reason: str = ""
+    data_sha256: str = ""
+
+    @classmethod
+    def of(cls, trial: RecordedTrial) -> Recorded:
+        """Read the attributes of a trial."""
+        names = {name: f"resnas.{name}" for name in cls._fields}
+        return cls(**{name: trial.user_attrs[full] for name, full in names.items() if full in trial.user_attrs})
+
+
+def metrics_of(trial: RecordedTrial) -> dict[str, float]:
+    """Return the metrics of a trial."""
+    return {name: value for name, value in trial.user_attrs.items() if not name.startswith("resnas.")}
+
+
+def table(trials: Iterable[RecordedTrial]) -> list[dict[str, Any]]:
+    """Return one row per trial that was trained: bookkeeping, properties, metrics."""
+    rows = []
+    for trial in trials:
+        recorded = Recorded.of(trial)
+        if recorded.architecture is None or recorded.ending not in COUNTED:
+            continue
+        properties = Architecture(**recorded.architecture).properties()
+        bookkeeping = {name: getattr(recorded, name) for name in Recorded._fields if name != "architecture"}
+        rows.append({"number": trial.number, **bookkeeping, **properties, **metrics_of(trial)})
+    return rows
+
+
+def completed(rows: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return the rows of complete trials."""
+    return [row for row in rows if row["ending"] == "complete"]
+
+
+def property_names(trials: Iterable[RecordedTrial]) -> list[str]:
+    """Return the names of the properties of the trials' architectures, those of the user's own topologies included."""
+    names = dict.fromkeys(PROPERTIES)
+    for trial in trials:
+        if architecture := Recorded.of(trial).architecture:
+            names |= dict.fromkeys(Architecture(**architecture).properties())
+    return list(names)
+
+
+def by_architecture(rows: Iterable[dict[str, Any]], objectives: dict[str, Direction]) -> list[dict[str, Any]]:
+    """Return one row per architecture, best mean of the first objective first.
+
+    Metrics are means over its complete trials, `seeds` is their number, and `<objective>_sd` the standard deviation
+    over seeds (absent with one seed).
+    """
+    groups: dict[str, list[dict[str, Any]]] = {}
+    for row in completed(rows):
+        groups.setdefault(row["key"], []).append(row)
+    merged = [_mean_row(group, objectives) for group in groups.values()]
+    name, direction = next(iter(objectives.items()))
+    sign = 1 if direction == "minimize" else -1
+    return sorted((row for row in merged if name in row), key=lambda row: sign * row[name])
+
+
+def _mean_row(group: list[dict[str, Any]], objectives: dict[str, Direction]) -> dict[str, Any]:
+    merged = {**group[0], "seeds": len(group)}
+    for name, value in group[0].items():
+        if isinstance(value, float):
+            merged[name] = statistics.fmean(row.get(name, math.nan) for row in group)
+    if len(group) > 1:
+        merged |= {f"{name}_sd": statistics.stdev(row[name] for row in group) for name in objectives}
+    return merged
+
+
+def pareto_front(rows: Sequence[dict[str, Any]], objectives: dict[str, Direction]) -> list[dict[str, Any]]:
+    """Return the rows that no other row beats: at least as good in every objective and better in one."""
+    signs = {name: 1 if direction == "minimize" else -1 for name, direction in objectives.items()}
+
+    def beats(one: dict[str, Any], other: dict[str, Any]) -> bool:
+        differences = [sign * (one[name] - other[name]) for name, sign in signs.items()]
+        return bool(max(differences) <= 0 and min(differences) < 0)
+
+    return [row for row in rows if not any(beats(other, row) for other in rows)]
+
+
+def write_csv(rows: Sequence[dict[str, Any]], path: Path) -> None:
+    """Write a table, whole or not at all."""
+    columns = list(dict.fromkeys(name for row in rows for name in row))
+    partial = path.with_suffix(".partial")
+    with partial.open("w", newline="", encoding="utf-8") as file:
+        writer = csv.DictWriter(file, columns)
+        writer.writeheader()
+        writer.writerows(rows)
+    partial.replace(path)

@@ -1,0 +1,181 @@
+"""One trial from its spec to its result: data, model, Lightning trainer, dilution, files in the trial's folder."""
+
+from __future__ import annotations
+
+import logging
+import platform
+import statistics
+import time
+import warnings
+from collections.abc import Callable, Iterator
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import lightning
+import torch
+from lightning.pytorch import Callback, Trainer, seed_everything
+from lightning.pytorch.callbacks import ModelCheckpoint
+from lightning.pytorch.loggers import CSVLogger, TensorBoardLogger
+
+from resnas import cost
+from resnas.architecture import Architecture
+from resnas.dilution import measure
+from resnas.record import make_named
+from resnas.study import Budget
+from resnas.tasks import TASKS
+from resnas.tasks.task import Task, TaskData
+from resnas.train.module import TrialModule
+from resnas.train.stability import loss_spikes
+from resnas.trial import TrialResult, TrialSpec
+
+if TYPE_CHECKING:
+    from resnas.tasks.task import Batch
+
+Report = Callable[[int, float], bool]
+"""Called after each validation with the step and the validation loss; True asks the trial to stop (pruning)."""
+MEASURED_EXAMPLES = 16
+"""Of the validation split, the same for every trial."""
+
+
+class Pruned(Exception):
+    """The search asked the trial to stop."""
+
+
+class BatchStream:
+    """Batches as Lightning wants them: an iterable, with a length where there is one."""
+
+    def __init__(self, batches: Callable[[], Iterator[Batch]]) -> None:
+        self._batches = batches
+
+    def __iter__(self) -> Iterator[Batch]:
+        return self._batches()
+
+
+class _Progress(Callback):
+    """Reports validations to the search and measures dilution at the steps asked for."""
+
+    def __init__(self, data: TaskData, budget: Budget, report: Report) -> None:
+        self._report = report
+        self._measure_steps = {max(1, round(share * budget.steps)) for share in budget.measure_at}
+        self._batch = data.batches("validation", MEASURED_EXAMPLES, limit=1)[0]
+        self.measurements: list[dict[str, Any]] = []
+
+    def on_train_batch_end(self, trainer: Trainer, module: Any, *_: Any) -> None:
+        if trainer.global_step in self._measure_steps:
+            inputs, targets = self._batch
+            with trainer.precision_plugin.forward_context():
+                measured = measure(module.model, (inputs.to(module.device), targets.to(module.device)))
+            self.measurements.append({"step": trainer.global_step, **asdict(measured)})
+
+    def on_validation_end(self, trainer: Trainer, module: Any) -> None:
+        if self._report(trainer.global_step, module.validation_metrics["val_loss"]):
+            raise Pruned(f"pruned at step {trainer.global_step}")
+
+
+def run_trial(spec: TrialSpec, report: Report) -> TrialResult:
+    """Train, validate and measure one architecture.
+
+    Raises:
+        resnas.errors.TrialFailed: the loss is not finite.
+        resnas.errors.InputError: the data cannot be used.
+    """
+    started = time.perf_counter()
+    torch.set_num_threads(spec.threads)
+    _quieten_lightning()
+    architecture, budget = Architecture(**spec.architecture), Budget(**spec.budget)
+    task = make_named(spec.task, TASKS, Task, "task")
+    data, shape = task.load(), task.shape()
+    seed_everything(spec.seed, verbose=False)
+    module = TrialModule(architecture, shape, data, budget.steps)
+    progress = _Progress(data, budget, report)
+    trainer = make_trainer(Path(spec.folder), budget, progress)
+    train = BatchStream(lambda: data.train_batches(budget.batch_size, spec.data_seed))
+    validation = data.batches("validation", budget.batch_size, limit=budget.validation_batches)
+    ready = time.perf_counter()
+    state: dict[str, Any] = {"state": "complete"}
+    try:
+        trainer.fit(module, train, BatchStream(lambda: iter(validation)))
+        if module.validated_step != budget.steps:
+            trainer.validate(module, BatchStream(lambda: iter(validation)), verbose=False)
+    except Pruned as pruned:
+        state = {"state": "pruned", "reason": str(pruned)}
+    metrics = {
+        **module.validation_metrics,
+        **(progress.measurements[-1]["metrics"] if progress.measurements else {}),
+        **_stability(module),
+        "parameters": cost.parameters(architecture, shape),
+        "flops": cost.flops(architecture, shape),
+        "step_time_s": statistics.median(module.step_times_s),
+        "train_time_s": time.perf_counter() - ready,
+        "start_time_s": ready - started,
+    }
+    return TrialResult(
+        **state,
+        metrics=metrics,
+        data_sha256=data.sha256,
+        versions=versions(),
+        measurements=progress.measurements,
+    )
+
+
+def make_trainer(folder: Path, budget: Budget, progress: Callback) -> Trainer:
+    """Return a quiet trainer that keeps its files in the trial's folder: metrics as CSV and TensorBoard, two
+    checkpoints."""
+    bfloat16 = torch.cuda.is_available() and torch.cuda.is_bf16_supported()
+    checkpoint = ModelCheckpoint(
+        folder / "checkpoints", filename="best", monitor="val_loss", save_last=True, enable_version_counter=False
+    )
+    return Trainer(
+        max_steps=budget.steps,
+        accelerator="auto",
+        devices=1,
+        precision="bf16-mixed" if bfloat16 else "32-true",
+        val_check_interval=max(1, budget.steps // budget.validations),
+        check_val_every_n_epoch=None,
+        num_sanity_val_steps=0,
+        logger=[
+            CSVLogger(folder, name="", version=""),
+            TensorBoardLogger(folder, name="", version="tensorboard", default_hp_metric=False),
+        ],
+        callbacks=[progress, checkpoint],
+        log_every_n_steps=budget.steps + 1,  # the module logs itself
+        enable_progress_bar=False,
+        enable_model_summary=False,
+    )
+
+
+def _quieten_lightning() -> None:
+    """Keep banners and advice out of the trial's log; errors and our own warnings stay."""
+    logging.getLogger("lightning.pytorch").setLevel(logging.WARNING)
+    warnings.filterwarnings("ignore", module=r"lightning\..*")
+
+
+def _stability(module: TrialModule) -> dict[str, float]:
+    return {
+        "gradient_norm": statistics.median(module.gradient_norms),
+        "gradient_norm_max": max(module.gradient_norms),
+        "loss_spikes": loss_spikes(module.losses),
+        "train_loss": statistics.mean(module.losses[-20:]),
+    }
+
+
+def inspect_task(task: dict[str, Any]) -> dict[str, Any]:
+    """Load a task's data once, before any trial: its hash, what to compare metrics with, and what figures depend on.
+
+    Raises:
+        resnas.errors.InputError: the data cannot be used.
+    """
+    made = make_named(task, TASKS, Task, "task")
+    return {"data_sha256": made.load().sha256, "baselines": made.baselines(), "versions": versions()}
+
+
+def versions() -> dict[str, str]:
+    """Return the versions and the hardware that figures depend on."""
+    device = torch.cuda.get_device_name() if torch.cuda.is_available() else platform.processor() or platform.machine()
+    return {
+        "python": platform.python_version(),
+        "torch": str(torch.__version__),
+        "lightning": lightning.__version__,
+        "device": device,
+    }

@@ -1,0 +1,57 @@
+"""What one trial is told, and what it gives back: plain records that travel between processes (no torch here)."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, field
+from typing import Any, Literal
+
+State = Literal["complete", "pruned", "failed"]
+
+
+@dataclass(frozen=True)
+class TrialSpec:
+    """Everything that a trial needs; two trials with equal specs give equal metrics on one machine.
+
+    Attributes:
+        architecture: `Architecture.model_dump()`.
+        task: the task's YAML name and options, {name: {option: value}}.
+        budget: `Budget.model_dump()`.
+        seed: of the initial weights.
+        data_seed: of the order of training batches; equal for all architectures of one replicate, so that they are
+            paired.
+        folder: where the trial writes its files.
+        threads: CPU threads of the trial's process.
+    """
+
+    architecture: dict[str, Any]
+    task: dict[str, Any]
+    budget: dict[str, Any]
+    seed: int
+    data_seed: int
+    folder: str
+    threads: int = 1
+
+
+@dataclass(frozen=True)
+class TrialResult:
+    """How a trial ended and what was measured.
+
+    Attributes:
+        state: complete, pruned, or failed.
+        reason: why it was pruned or failed, in words; empty for a complete trial.
+        metrics: final figures by name (`resnas.results.METRICS` and those of the task).
+        data_sha256: hash of the data; results with different hashes are never compared.
+        versions: of what the figures depend on.
+        measurements: dilution at the steps of `Budget.measure_at`: step, metrics, profiles over depth, mixing matrix.
+    """
+
+    state: State
+    reason: str = ""
+    metrics: dict[str, float] = field(default_factory=dict)
+    data_sha256: str = ""
+    versions: dict[str, str] = field(default_factory=dict)
+    measurements: list[dict[str, Any]] = field(default_factory=list)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain values for JSON."""
+        return asdict(self)
