@@ -26,13 +26,15 @@ Application = Callable[[dict[str, Any], Callable[..., Any]], Iterable[bytes]]
 
 
 def publish(study: Study, optuna_study: optuna.Study, figures: Mapping[str, Figure], note: str) -> None:
-    """Put figures (by a lasting id, which must be a valid HTML id) and a Markdown note on the dashboard; again is an update.
+    """Put figures (by a lasting id, a valid HTML id) and a Markdown note on the dashboard; doing so again updates them.
 
     The figures themselves are left as they are.
     """
     for name, figure in figures.items():
         shown = type(figure)(figure)
-        shown.update_layout(title={"text": name.replace("-", " "), "x": 0.02}, margin={"l": 60, "r": 20, "t": 110, "b": 60})
+        shown.update_layout(
+            title={"text": name.replace("-", " "), "x": 0.02}, margin={"l": 60, "r": 20, "t": 110, "b": 60}
+        )
         save_plotly_graph_object(optuna_study, shown, graph_object_id=name)
     save_note(optuna_study, note)
 
@@ -74,8 +76,8 @@ def open_server(study: Study, host: str = LOOPBACK, port: int = 8080) -> WSGISer
     except OSError as error:
         if error.errno == errno.EADDRINUSE:
             raise InputError(
-                f"port {port} on {host} is in use, perhaps by another dashboard; choose another (--port {port + 1}), or any "
-                "free one (--port 0)"
+                f"port {port} on {host} is in use, perhaps by another dashboard; choose another (--port {port + 1}), "
+                "or any free one (--port 0)"
             ) from error
         raise InputError(f"cannot listen on {host}, port {port}: {error.strerror or error}") from error
     except OverflowError as error:
@@ -94,8 +96,9 @@ def exposure_warning(host: str, port: int) -> str | None:
     if is_loopback(host):
         return None
     return (
-        f"warning: optuna-dashboard has no authentication: whoever reaches {host}:{port} can read, change and delete the study. "
-        f"Safer: leave out --host, and on your own machine run  ssh -N -L {port}:{LOOPBACK}:{port} USER@THIS_MACHINE"
+        f"warning: optuna-dashboard has no authentication: whoever reaches {host}:{port} can read, change and delete "
+        f"the study. Safer: leave out --host, and on your own machine run  ssh -N -L {port}:{LOOPBACK}:{port} "
+        "USER@THIS_MACHINE"
     )
 
 
@@ -110,7 +113,7 @@ def is_loopback(host: str) -> bool:
 
 
 def _only_from_here(application: Application) -> Application:
-    """Refuse requests that name another host: a web page elsewhere must not reach the study through the user's browser."""
+    """Refuse requests that name another host: a web page elsewhere must not reach it through the user's browser."""
 
     def guarded(environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
         origin = environ.get("HTTP_ORIGIN", "").rpartition("//")[2]

@@ -25,7 +25,6 @@ from resnas.train.run import BatchStream, make_trainer
 from resnas.train.stability import loss_spikes
 from resnas.trial import TrialSpec
 
-pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning:lightning", "ignore::FutureWarning:lightning")
 
 TASK = {"khop": {"length": 16, "max_hops": 2}}
 

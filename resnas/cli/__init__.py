@@ -6,6 +6,7 @@ Exit codes: 0 done, 1 failed, 2 wrong input, 130 interrupted. Commands import wh
 
 from __future__ import annotations
 
+import os
 import sys
 import traceback
 
@@ -17,6 +18,7 @@ INTERRUPTED = 130
 
 def main() -> None:
     """Run the command line."""
+    sys.path.insert(0, os.getcwd())  # where the user's own topologies and tasks lie
     debug = "--debug" in sys.argv
     if debug:
         sys.argv.remove("--debug")

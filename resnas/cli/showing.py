@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
@@ -13,7 +14,7 @@ from rich.markup import escape
 from resnas.cli.tables import print_rows
 from resnas.errors import InputError
 from resnas.results import Recorded, RecordedTrial, by_architecture, pareto_front, table
-from resnas.search import load_trials
+from resnas.search import existing_study, load_trials
 from resnas.problems import unknown
 from resnas.study import Study, known_metrics
 
@@ -80,10 +81,21 @@ def run_report(path: Path, overrides: list[str]) -> None:
 
 
 def run_dashboard(path: Path, host: str, port: int, overrides: list[str]) -> None:
-    """Serve the dashboard until Ctrl-C."""
-    from resnas.dashboard import serve
+    """Put figures and answer on the dashboard, and serve it until Ctrl-C."""
+    from resnas.analysis import analyse
+    from resnas.dashboard import publish, serve
+    from resnas.report import Material, note, study_figures
 
-    serve(Study.load(path, overrides), host, port, lambda line: Console().print(line, soft_wrap=True))
+    study = Study.load(path, overrides)
+    optuna_study = existing_study(study)
+    trials = optuna_study.get_trials(deepcopy=False)
+    console = Console()
+    with console.status("ranking and drawing"):
+        rankings = analyse(study, trials)
+        figures = study_figures(Material(study, trials), rankings)
+        publish(study, optuna_study, {one.id: one.figure for one in figures}, note(study, trials, rankings))
+    with contextlib.suppress(KeyboardInterrupt):
+        serve(study, host, port, lambda url: console.print(f"Dashboard: {url}   (Ctrl-C ends it)", soft_wrap=True))
 
 
 def print_best(study: Study, trials: Sequence[RecordedTrial]) -> None:

@@ -1,4 +1,4 @@
-"""The answer in sentences: the best architecture against the baseline and how sure that is, and where metrics disagree."""
+"""The answer in sentences: the best architecture against the baseline, how sure that is, and where metrics disagree."""
 
 from __future__ import annotations
 
@@ -41,8 +41,12 @@ def answer(material: Material) -> Answer:
     )
     rival = _rival(material, best)
     if rival is None:
-        missing = f"no other family than {best.family}" if best.family == BASELINE_FAMILY else f"none of {BASELINE_FAMILY}"
-        return Answer(f"{finding}; {missing} was completed to compare it with.{_trade_off(material)}", _selection(material))
+        missing = (
+            f"no other family than {best.family}" if best.family == BASELINE_FAMILY else f"none of {BASELINE_FAMILY}"
+        )
+        return Answer(
+            f"{finding}; {missing} was completed to compare it with.{_trade_off(material)}", _selection(material)
+        )
     whose = "the baseline family" if rival.family == BASELINE_FAMILY else "any other family"
     difference = best.mean(name) - rival.mean(name)
     finding += (
@@ -93,7 +97,9 @@ def _selection(material: Material) -> str:
     count = len(material.architectures)
     if count < 2:
         return "One architecture alone says nothing about which is best."
-    return f"Being picked as the best of {count} flatters a figure; train it again with fresh seeds before you rely on it."
+    return (
+        f"Being picked as the best of {count} flatters a figure; train it again with fresh seeds before you rely on it."
+    )
 
 
 def _trade_off(material: Material) -> str:
@@ -129,7 +135,7 @@ class Disagreement(NamedTuple):
 
 
 def disagreements(material: Material) -> list[Disagreement]:
-    """Return the architectures in the best third by dilution but in the worst third by `effective_depth` or `val_loss`."""
+    """Return the architectures in the best third by dilution, the worst third by `effective_depth` or `val_loss`."""
     known = [one for one in material.architectures if math.isfinite(one.mean("dilution"))]
     if len(known) < FEWEST_FOR_RANKS:
         return []

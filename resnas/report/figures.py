@@ -113,12 +113,12 @@ def _add_band(figure: go.Figure, band: Band, mark: Mark, dash: str, visible: boo
 
 
 def matrix_figure(matrix: Sequence[Sequence[float]]) -> go.Figure:
-    """Draw who reads from whom: colour is a weight over the even split of its read; sources that are not read are blank."""
+    """Draw who reads from whom: colour is a weight over the even split of its read, blank is a source not read."""
     relative = against_even(matrix)
     columns = len(relative[-1])
     weights = [[*row, *[math.nan] * (columns - len(row))] for row in matrix]
     texts = [["" if math.isnan(weight) else number(weight, 3) for weight in row] for row in weights]
-    figure = go.Figure(layout=layout(360))
+    figure = go.Figure(layout=layout(340))
     figure.add_heatmap(
         z=relative,
         x=list(range(columns)),
@@ -134,19 +134,24 @@ def matrix_figure(matrix: Sequence[Sequence[float]]) -> go.Figure:
             "ticktext": ["≤ ¼ ×", "½ ×", "even", "2 ×", "≥ 4 ×"],
             "thickness": 10,
             "outlinewidth": 0,
-            "len": 0.8,
+            "lenmode": "pixels",
+            "len": 220,
+            "y": 1,
+            "yanchor": "top",
         },
         hovertemplate="read %{y} from source %{x}<br>mean |weight| %{text}<extra></extra>",
     )
     figure.update_xaxes(axis("source (0 is the embedding)", showgrid=False, constrain="domain"))
-    figure.update_yaxes(axis("read", showgrid=False, autorange="reversed", scaleanchor="x", constrain="domain"))
+    figure.update_yaxes(
+        axis("read", showgrid=False, autorange="reversed", scaleanchor="x", constrain="domain", constraintoward="top")
+    )
     return figure
 
 
 def scatter_figure(
     architectures: Sequence[Trained], x_name: str, y_name: str, objectives: dict[str, Direction] | None = None
 ) -> go.Figure:
-    """Draw every trial by two metrics, coloured by family; with objectives, architectures of the Pareto front are ringed."""
+    """Draw every trial by two metrics, coloured by family; with objectives, the Pareto front is ringed."""
     figure = go.Figure(layout=layout(HEIGHT_PX + 20))
     marks = family_marks(list(dict.fromkeys(one.family for one in architectures)))
     for family, mark in marks.items():
@@ -185,7 +190,7 @@ def best_so_far_figure(rows: Sequence[dict[str, object]], objective: str, direct
     points = [(int(str(row["number"])), _number(row.get(objective)), str(row["origin"])) for row in rows]
     points = sorted(point for point in points if math.isfinite(point[1]))
     figure = go.Figure(layout=layout())
-    kinds = {"drawn at random": ("random",), "baseline": ("baseline",)}
+    kinds: dict[str, tuple[str, ...]] = {"drawn at random": ("random",), "baseline": ("baseline",)}
     named = {origin for origins in kinds.values() for origin in origins}
     kinds["chosen by the search"] = tuple(sorted({origin for _, _, origin in points} - named))
     symbols = {"drawn at random": "circle-open", "baseline": "x-thin-open", "chosen by the search": "circle"}
@@ -206,7 +211,7 @@ def best_so_far_figure(rows: Sequence[dict[str, object]], objective: str, direct
         mode="lines",
         name="best so far",
         line={"shape": "hv", "color": "#0072b2", "width": 2.5},
-        hovertemplate=f"best up to trial %{{x}}: %{{y:.4g}}<extra></extra>",
+        hovertemplate="best up to trial %{x}: %{y:.4g}<extra></extra>",
     )
     figure.update_xaxes(axis("trial"))
     figure.update_yaxes(axis(_titled(objective)))

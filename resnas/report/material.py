@@ -115,15 +115,23 @@ class Material:
         return sorted({str(row["family"]) for row in self.rows}, key=lambda name: (name != BASELINE_FAMILY, name))
 
     @cached_property
+    def results(self) -> dict[int, dict[str, Any]]:
+        """The result of each complete, comparable trial that still has its file."""
+        files = {row["number"]: trial_folder(self.study, row["number"]) / "result.json" for row in self.compared}
+        return {number: result for number, path in files.items() if (result := _read_json(path))}
+
+    @cached_property
     def measurements(self) -> dict[int, dict[str, Any]]:
-        """The last measurement (after the last step) of each complete, comparable trial that still has its file."""
-        found = {row["number"]: _last_measurement(self.study, row["number"]) for row in self.compared}
+        """The last measurement (after the last step) of each of these results that has one."""
+        found = {number: _last_measurement(result) for number, result in self.results.items()}
         return {number: measured for number, measured in found.items() if measured}
 
     @cached_property
     def environment(self) -> dict[str, Any]:
-        """Versions, baselines and the like; empty where the search left no file."""
-        return _read_json(self.study.results_folder / "environment.json")
+        """Versions, baselines and the like; without a file of the search, the versions of the first trial that has them."""
+        found = _read_json(self.study.results_folder / "environment.json")
+        recorded = [result["versions"] for result in self.results.values() if result.get("versions")]
+        return {"versions": recorded[0]} | found if recorded else found
 
 
 def finite(values: Iterable[Any]) -> list[float]:
@@ -161,10 +169,9 @@ def _dominates(one: list[float], other: list[float]) -> bool:
     return one != other and all(a <= b for a, b in zip(one, other, strict=True))
 
 
-def _last_measurement(study: Study, number: int) -> dict[str, Any]:
-    measurements = _read_json(trial_folder(study, number) / "result.json").get("measurements") or [{}]
-    last = measurements[-1]
-    return last if last.get("profiles") else {}
+def _last_measurement(result: dict[str, Any]) -> dict[str, Any]:
+    measurements: list[dict[str, Any]] = result.get("measurements") or [{}]
+    return measurements[-1] if measurements[-1].get("profiles") else {}
 
 
 def _read_json(path: Any) -> dict[str, Any]:

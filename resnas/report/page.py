@@ -39,13 +39,12 @@ def note(study: Study, trials: Sequence[FrozenTrial], rankings: Sequence[Ranking
     found = answer(Material(study, trials))
     ranked = "\n".join(f"- {_markdown(ranking.sentence())}" for ranking in rankings)
     return (
-        f"## {_markdown(study.name)}\n\n{QUESTION}\n\n**{_markdown(found.finding)}** {_markdown(found.certainty)}\n\n"
-        f"{ranked}\n\n### How to read this\n\n"
-        "- Our figures stand below the note. The importances that the dashboard draws itself are Optuna’s: they divide 100 % "
-        "between the parameters even where all is noise, so rely on the verdicts above.\n"
-        "- `dilution` alone can be gamed: a chain that forgets everything has newest share 1. Read it beside "
-        "`effective_depth` and `val_loss`.\n"
-        "- The full account is `report.html` in the study’s results folder.\n"
+        f"## {_markdown(study.name)}\n\n{QUESTION}\n\n**{_markdown(found.finding)}** "
+        f"{_markdown(found.certainty)}\n\n{ranked}\n\n### How to read this\n\n- Our figures stand below the note. "
+        "The importances that the dashboard draws itself are Optuna’s: they divide 100 % between the parameters "
+        "even where all is noise, so rely on the verdicts above.\n- `dilution` alone can be gamed: a chain that "
+        "forgets everything has newest share 1. Read it beside `effective_depth` and `val_loss`.\n- The full "
+        "account is `report.html` in the study’s results folder.\n"
     )
 
 
@@ -60,7 +59,11 @@ def html(material: Material, rankings: Sequence[Ranking]) -> str:
         ("depth", "Dilution over depth", _over_depth(material)),
         ("mixing", "Who reads from whom", _mixing(material)),
         ("disagreement", "Where dilution misleads", _disagreement(material)),
-        ("search", "How the search went", _figures(sections.over_trials(material)) or _nothing("No trial was completed.")),
+        (
+            "search",
+            "How the search went",
+            _figures(sections.over_trials(material)) or _nothing("No trial was completed."),
+        ),
         ("failures", "Failures", tables.failures(material)),
         ("provenance", "How this was obtained", _definitions(provenance.facts(material))),
         ("glossary", "Glossary", _definitions(_glossary())),
@@ -95,8 +98,8 @@ def _architectures(material: Material) -> str:
         return _nothing("No trial was completed.")
     objective, direction = next(iter(material.objectives.items()))
     return (
-        f"<p>Sorted by {escape(objective)} ({direction}); figures are means over seeds, ± is the standard deviation over "
-        f"seeds. Read dilution beside effective_depth and val_loss.</p>{tables.architectures(material)}"
+        f"<p>Sorted by {escape(objective)} ({direction}); figures are means over seeds, ± is the standard deviation "
+        f"over seeds. Read dilution beside effective_depth and val_loss.</p>{tables.architectures(material)}"
     )
 
 
@@ -130,18 +133,18 @@ def _mixing(material: Material) -> str:
     if not drawn:
         return _nothing("No complete trial has its depth-mixing matrix.")
     return (
-        "<p>The depth-mixing matrix of the best architecture of each family, after training: a row is a read, a column is a "
-        "source. Colour is the mean size of a weight over the even split of its read, so neutral means “no preference”, blue "
-        "“read more than others”, orange “read less”; a blank cell is not read. The sign of a weight is not shown.</p>" + drawn
+        "<p>The depth-mixing matrix of the best architecture of each family, after training: a row is a read, a "
+        "column is a source. Colour is the mean size of a weight over the even split of its read, so neutral means "
+        "“no preference”, blue “read more than others”, orange “read less”; a blank cell is not read. The sign of a "
+        "weight is not shown.</p>" + drawn
     )
 
 
 def _disagreement(material: Material) -> str:
     return (
-        "<p>Dilution alone can be gamed: a chain that forgets everything but the newest source has newest share 1, and so no "
-        "dilution at all. These architectures are in the best third by dilution and in the worst third by another metric:</p>"
-        + tables.gamed(material)
-        + _figures(sections.loss_against_dilution(material))
+        "<p>Dilution alone can be gamed: a chain that forgets everything but the newest source has newest share 1, "
+        "and so no "
+        "dilution at all.</p>" + tables.gamed(material) + _figures(sections.loss_against_dilution(material))
     )
 
 
@@ -157,7 +160,11 @@ def _figures(drawn: Sequence[ReportFigure], kind: str = "") -> str:
 
 
 def _definitions(words: dict[str, str]) -> str:
-    return "<dl>" + "".join(f"<dt>{escape(word)}</dt><dd>{escape(text)}</dd>" for word, text in words.items()) + "</dl>"
+    return (
+        "<dl>"
+        + "".join(f"<dt>{tables.breakable(escape(word))}</dt><dd>{escape(text)}</dd>" for word, text in words.items())
+        + "</dl>"
+    )
 
 
 def _glossary() -> dict[str, str]:

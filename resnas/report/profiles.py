@@ -40,7 +40,7 @@ class Band:
 
 
 def bands(material: Material, profile: str, first: int) -> list[Band]:
-    """Return the bands of a profile whose first value belongs to read or sublayer `first`; deepest groups of most first."""
+    """Return the bands of a profile whose first value belongs to read or sublayer `first`, by family and depth."""
     groups: dict[tuple[str, int], list[NDArray[np.float64]]] = defaultdict(list)
     for one in material.architectures:
         values = _mean_profile(material, one, profile)
@@ -70,7 +70,7 @@ def best_matrices(material: Material) -> list[tuple[Trained, list[list[float]]]]
 
 
 def against_even(matrix: Sequence[Sequence[float]]) -> list[list[float | None]]:
-    """Return log2 of each weight over the even split of its read: 0 for an even split, None for a source that is not read.
+    """Return log2 of each weight over the even split of its read: 0 is an even split, None is a source not read.
 
     Args:
         matrix: matrix[l − 1][i] is the weight ≥ 0 of source i in read l; rows grow by one.

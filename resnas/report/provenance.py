@@ -20,7 +20,7 @@ def facts(material: Material) -> dict[str, str]:
     seeds = {row["seed"] for row in material.rows}
     found = {
         "Study file": str(study.path),
-        "Search space": f"{study.space}, fingerprint as stored with the study",
+        "Search space": study.space,
         "Task": f"{study.task_name}: {_options(study.task.model_dump(mode='json'))}",
         "Data (sha256)": _data(material),
         "To compare with": _baselines(material.environment.get("baselines")),
@@ -76,7 +76,9 @@ def _left_out(material: Material) -> str:
     parts = [f"{counted(material.excluded, 'complete trial')} trained on other data"] if material.excluded else []
     missing = len(material.compared) - len(material.measurements)
     if missing:
-        parts.append(f"{counted(missing, 'complete trial')} without measurements over depth (left out of those figures only)")
+        parts.append(
+            f"{counted(missing, 'complete trial')} without measurements over depth (left out of those figures only)"
+        )
     ended = ending_counts(material)
     if ended["pruned"] + ended["failed"]:
         parts.append("pruned and failed trials, from every comparison")
@@ -97,7 +99,9 @@ def _time(material: Material) -> str:
 def wall_time_s(trials: Sequence[FrozenTrial]) -> float | None:
     """Return the seconds from the first start to the last end; None where none has ended."""
     starts: list[datetime] = [trial.datetime_start for trial in trials if trial.datetime_start]
-    ends: list[datetime] = [trial.datetime_complete for trial in trials if trial.datetime_start and trial.datetime_complete]
+    ends: list[datetime] = [
+        trial.datetime_complete for trial in trials if trial.datetime_start and trial.datetime_complete
+    ]
     return (max(ends) - min(starts)).total_seconds() if ends else None
 
 

@@ -32,7 +32,7 @@ def importance_figure(ranking: Ranking) -> go.Figure:
     """Draw how much worse held-out predictions get when a property is permuted, with 90 % intervals."""
     effects = moved_together(ranking)[:MOST_PROPERTIES]
     rows = [(one.importance, one.importance_low, one.importance_high) for one in effects]
-    return _intervals(ranking, effects, rows, "importance: rise of the held-out error", zero_based=True)
+    return _intervals(ranking, effects, rows, "rise of the held-out error", zero_based=True)
 
 
 def effect_figure(ranking: Ranking) -> go.Figure:
@@ -79,7 +79,9 @@ def _intervals(
             hovertemplate="%{text}<br>%{x:.3g}<extra></extra>",
         )
     title = f"{x_title} ({unit(ranking.target)})" if unit(ranking.target) else x_title
-    figure.update_xaxes(axis(escape(title), zeroline=True, zerolinecolor=GREY, rangemode="tozero" if zero_based else "normal"))
+    figure.update_xaxes(
+        axis(escape(title), zeroline=True, zerolinecolor=GREY, rangemode="tozero" if zero_based else "normal")
+    )
     order = {"categoryorder": "array", "categoryarray": labels, "autorange": "reversed"}
     figure.update_yaxes(axis("", showgrid=False, ticks="", **order))
     return figure

@@ -15,8 +15,8 @@ from resnas.report.material import Material
 from resnas.report.profiles import bands, best_matrices
 
 BAND = (
-    "Lines are means over the architectures of a family (each the mean of its seeds); bands hold the middle 90 % of them; "
-    "n counts architectures."
+    "Lines are means over the architectures of a family (each the mean of its seeds); bands hold the middle 90 % of "
+    "them; n counts architectures."
 )
 ZIGZAG = "Attention and MLP take turns, and a zigzag is their difference in size."
 
@@ -39,15 +39,15 @@ def ranking(rankings: Sequence[Ranking]) -> list[ReportFigure]:
         importance = ReportFigure(
             _id(f"importance-{one.target}"),
             f"Importance for {one.target}",
-            "How much worse the held-out predictions get when a property is permuted, with its 90 % interval. “+ 2” says that "
-            "two more properties were moved along, because the trials cannot tell them apart.",
+            "How much worse the held-out predictions get when a property is permuted, with its 90 % interval. “+ 2” "
+            "says that two more properties were moved along, because the trials cannot tell them apart.",
             ranking_figures.importance_figure(one),
         )
         effect = ReportFigure(
             _id(f"effect-{one.target}"),
             f"Effect on {one.target}",
-            "Estimated change from low to high values, from false to true, or between the extreme levels, with its 90 % "
-            "interval; colour and symbol say the verdict.",
+            "Estimated change from low to high values, from false to true, or between the extreme levels, with its "
+            "90 % interval; colour and symbol say the verdict.",
             ranking_figures.effect_figure(one),
         )
         found += [importance, effect] if one.reliable else [importance]
@@ -63,8 +63,9 @@ def over_depth(material: Material) -> list[ReportFigure]:
             ReportFigure(
                 "newest-share",
                 "Newest share over depth",
-                "The share of each read that comes from the newest source. A line that falls like the dotted 1/l is full PreNorm "
-                f"dilution, a level line is none. Both axes are logarithmic, and a band may reach below the picture. {BAND} {ZIGZAG}",
+                "The share of each read that comes from the newest source. A line that falls like the dotted 1/l is "
+                "full PreNorm dilution, a level line is none. Both axes are logarithmic, and a band may reach below "
+                f"the picture. {BAND} {ZIGZAG}",
                 figures.profile_figure(newest, "read", "newest share", logarithmic=True, reference=True),
             )
         )
@@ -74,8 +75,8 @@ def over_depth(material: Material) -> list[ReportFigure]:
             ReportFigure(
                 "hidden-size",
                 "Hidden magnitude over depth",
-                "How large the read of each sublayer is. In a PreNorm stream it grows with depth, which is what shrinks the share "
-                f"of each new output. {BAND}",
+                "How large the read of each sublayer is. In a PreNorm stream it grows with depth, which is what "
+                f"shrinks the share of each new output. {BAND}",
                 figures.profile_figure(hidden, "sublayer", "root mean square of the read"),
             )
         )
@@ -85,8 +86,8 @@ def over_depth(material: Material) -> list[ReportFigure]:
             ReportFigure(
                 "contribution-ratio",
                 "Contribution ratio over depth",
-                "‖f‖ / ‖h + f‖ of each sublayer’s output f and read h: near 0 it changes almost nothing. Compare depths within a "
-                f"family rather than families. {BAND}",
+                "‖f‖ / ‖h + f‖ of each sublayer’s output f and read h: near 0 it changes almost nothing. Compare "
+                f"depths within a family rather than families. {BAND}",
                 figures.profile_figure(contribution, "sublayer", "‖f‖ / ‖h + f‖"),
             )
         )
@@ -115,7 +116,8 @@ def loss_against_dilution(material: Material) -> list[ReportFigure]:
         ReportFigure(
             "loss-against-dilution",
             f"{name} against dilution",
-            "Each point is a complete trial. Less dilution (left) is only worth having where the objective is good as well.",
+            "Each point is a complete trial. Less dilution (left) is only worth having where the objective is good "
+            "as well.",
             figures.scatter_figure(material.architectures, "dilution", name),
         )
     ]
@@ -129,9 +131,9 @@ def over_trials(material: Material) -> list[ReportFigure]:
     for name, direction in material.objectives.items():
         figure = figures.best_so_far_figure(material.compared, name, direction)
         caption = (
-            "Each point is a complete trial, the line is the best up to it. Hollow points were drawn at random, filled ones were "
-            "chosen by the search in the light of earlier trials, so they crowd where it looked good. A level line says that "
-            "nothing better was found."
+            "Each point is a complete trial, the line is the best up to it. Hollow points were drawn at random, "
+            "filled ones were chosen by the search in the light of earlier trials, so they crowd where it looked "
+            "good. A level line says that nothing better was found."
         )
         drawn.append(ReportFigure(_id(f"best-so-far-{name}"), f"Best {name} so far", caption, figure))
     if len(material.objectives) > 1:
@@ -143,8 +145,8 @@ def _front(material: Material) -> ReportFigure:
     x_name, y_name = list(material.objectives)[:2]
     figure: go.Figure = figures.scatter_figure(material.architectures, x_name, y_name, material.objectives)
     caption = (
-        f"Ringed architectures are beaten by no other one in all of {', '.join(material.objectives)}; the ring lies at the "
-        "mean over seeds."
+        f"Ringed architectures are beaten by no other one in all of {', '.join(material.objectives)}; the ring lies "
+        "at the mean over seeds."
     )
     return ReportFigure("pareto-front", "Pareto front", caption, figure)
 

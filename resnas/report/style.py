@@ -46,9 +46,7 @@ DIVERGING = [[0.0, "#d55e00"], [0.25, "#f0b98d"], [0.5, "#eeece6"], [0.75, "#7db
 def family_marks(families: Sequence[str]) -> dict[str, Mark]:
     """Return the mark of each family; the same for a known family in every study."""
     further = [family for family in families if family not in FAMILIES]
-    return {
-        family: FAMILIES.get(family) or FURTHER[further.index(family) % len(FURTHER)] for family in families
-    }
+    return {family: FAMILIES.get(family) or FURTHER[further.index(family) % len(FURTHER)] for family in families}
 
 
 def translucent(colour: str, opacity: float) -> str:
@@ -66,7 +64,13 @@ def layout(height: int = HEIGHT_PX, **more: Any) -> dict[str, Any]:
         "paper_bgcolor": "rgba(0,0,0,0)",
         "plot_bgcolor": "rgba(0,0,0,0)",
         "margin": {"l": 12, "r": 12, "t": 12, "b": 12},
-        "legend": {"orientation": "h", "x": 0, "y": 1.03, "yanchor": "bottom", "font": {"size": 12}},
+        "legend": {
+            "orientation": "h",
+            "x": 0,
+            "y": 1.03,
+            "yanchor": "bottom",
+            "font": {"size": 12},
+        },
         "hoverlabel": {"font": {"family": FONT, "size": 12}},
         "hovermode": "closest",
     }

@@ -2,11 +2,15 @@
 
 STYLESHEET = """
 :root { color-scheme: light dark;
-  --paper: #fbfbfa; --card: #ffffff; --ink: #1d2126; --soft: #5c636d; --line: #e3e4e6; --accent: #00619a; --wash: #eef3f7;
-  --good: #00558a; --good-wash: #e2eff8; --maybe: #7a4b00; --maybe-wash: #fbefd9; --none: #5c636d; --none-wash: #eeeff1; }
+  --paper: #fbfbfa; --card: #ffffff; --ink: #1d2126; --soft: #5c636d; --line: #e3e4e6;
+  --accent: #00619a; --wash: #eef3f7;
+  --good: #00558a; --good-wash: #e2eff8; --maybe: #7a4b00; --maybe-wash: #fbefd9;
+  --none: #5c636d; --none-wash: #eeeff1; }
 @media (prefers-color-scheme: dark) { :root {
-  --paper: #14171b; --card: #1a1e23; --ink: #e4e6e9; --soft: #9aa1ab; --line: #2d333a; --accent: #6cb8e6; --wash: #1b252e;
-  --good: #8fcbf0; --good-wash: #12303f; --maybe: #f0c069; --maybe-wash: #3a2c12; --none: #a4abb4; --none-wash: #262b31; } }
+  --paper: #14171b; --card: #1a1e23; --ink: #e4e6e9; --soft: #9aa1ab; --line: #2d333a;
+  --accent: #6cb8e6; --wash: #1b252e;
+  --good: #8fcbf0; --good-wash: #12303f; --maybe: #f0c069; --maybe-wash: #3a2c12;
+  --none: #a4abb4; --none-wash: #262b31; } }
 * { box-sizing: border-box; }
 html { -webkit-text-size-adjust: 100%; scroll-behavior: smooth; }
 body { margin: 0; background: var(--paper); color: var(--ink);
@@ -34,19 +38,23 @@ figure h3 { margin: 0 0 .5rem; }
 figcaption { max-width: 46rem; margin-top: .5rem; overflow-wrap: anywhere; }
 .pair { display: grid; grid-template-columns: repeat(auto-fill, minmax(min(100%, 24rem), 1fr)); gap: 1rem 2.5rem; }
 .pair figure { margin: 1rem 0; }
-.scroll { overflow-x: auto; margin: 1.2rem 0; border: 1px solid var(--line); border-radius: 8px; background: var(--card); }
+.scroll { overflow-x: auto; margin: 1.2rem 0; border: 1px solid var(--line); border-radius: 8px;
+  background: var(--card); }
 .scroll:focus-visible { outline: 2px solid var(--accent); }
 table { border-collapse: collapse; width: 100%; font-size: .88rem; line-height: 1.45; }
 th { text-align: left; font-weight: 600; color: var(--soft); vertical-align: bottom; }
 th, td { padding: .55rem .8rem; border-bottom: 1px solid var(--line); }
 tbody tr:last-child td { border-bottom: 0; }
 td { vertical-align: top; }
+td .small { font-size: .95em; }
 td.number { font-variant-numeric: tabular-nums; white-space: nowrap; }
 td.name { min-width: 17rem; }
 .first { white-space: nowrap; }
-td.name .small { overflow-wrap: anywhere; }
-.dot { display: inline-block; width: .65em; height: .65em; border-radius: 50%; margin-right: .5em; }
-.tag { display: inline-block; font-size: .78rem; color: var(--soft); border: 1px solid var(--line); border-radius: 99px; padding: 0 .6em; }
+td.name .small, td.property .small { overflow-wrap: anywhere; }
+td.property { min-width: 13rem; } td.direction { min-width: 9rem; }
+.dot { print-color-adjust: exact; -webkit-print-color-adjust: exact; display: inline-block; width: .65em; height: .65em; border-radius: 50%; margin-right: .5em; }
+.tag { display: inline-block; font-size: .78rem; color: var(--soft); border: 1px solid var(--line);
+  border-radius: 99px; padding: 0 .6em; }
 .verdict { display: inline-block; border-radius: 99px; padding: .05em .7em; font-weight: 600; white-space: nowrap; }
 .verdict.supported { color: var(--good); background: var(--good-wash); }
 .verdict.suggestive { color: var(--maybe); background: var(--maybe-wash); }
@@ -63,17 +71,21 @@ footer { margin-top: 4rem; }
   body { font-size: 16px; } main { padding: 2rem 1.1rem 3rem; } h1 { font-size: 1.65rem; } h2 { margin-top: 3rem; }
   .answer { padding: 1rem 1.1rem; } dl { grid-template-columns: 1fr; gap: .1rem; } dd { margin-bottom: .9rem; }
   td.name { min-width: 15rem; } }
-@media print { :root { --paper: #fff; --card: #fff; --ink: #000; --soft: #444; --line: #ccc; --wash: #f5f5f5; --accent: #00517f; }
-  body { font-size: 10.5pt; } main { max-width: none; padding: 0; } nav { display: none; } .scroll { overflow: visible; }
-  table { font-size: 7.5pt; } td.name .first { white-space: normal; } th, td { padding: .25rem .35rem; } td.name { min-width: 7rem; }
-  td.number { white-space: normal; } h2 { margin-top: 2rem; }
+@media print { :root { --paper: #fff; --card: #fff; --ink: #000; --soft: #444; --line: #ccc;
+  --wash: #f5f5f5; --accent: #00517f; }
+  body { font-size: 10.5pt; } main { max-width: none; padding: 0; } nav { display: none; }
+  .scroll { overflow: visible; }
+  table { font-size: 7.5pt; } td.name .first { white-space: normal; } th, td { padding: .25rem .35rem; }
+  td.name, td.property, td.direction { min-width: 6rem; }
+  td.number { white-space: normal; } h2 { margin-top: 2rem; } .pair { grid-template-columns: 1fr 1fr; } td .tag { font-size: 1em; }
   figure, tr, .answer { break-inside: avoid; } h2, h3 { break-after: avoid; } }
 """
 
 SCRIPT = """
 function drawn() { return Array.from(document.querySelectorAll('.js-plotly-plot')); }
 addEventListener('load', () => drawn().forEach(plot => Plotly.Plots.resize(plot)));
-addEventListener('beforeprint', () => drawn().forEach(plot => Plotly.relayout(plot, {width: plot.closest('.pair') ? 330 : 660})));
+addEventListener('beforeprint', () => drawn().forEach(plot =>
+  Plotly.relayout(plot, {width: plot.closest('.pair') ? 330 : 660})));
 addEventListener('afterprint', () => drawn().forEach(plot => Plotly.relayout(plot, {width: null, autosize: true})));
 """
-"""Figures take the width that is there once the whole page stands; a printed page is narrower, and plotly must be told."""
+"""Figures take the width that is there once the whole page stands; a printed page is narrower."""

@@ -70,7 +70,18 @@ def architectures(material: Material) -> str:
     front = {one.key for one in pareto_front(material.architectures, material.objectives)}
     metrics = list(dict.fromkeys([*material.objectives, *BESIDE]))
     varied = varied_stack(material)
-    header = ["", "architecture", *metrics, *varied, "learning rate", "mixing multiplier", "parameters", "seeds", "trials", "key"]
+    header = [
+        "",
+        "architecture",
+        *metrics,
+        *varied,
+        "learning rate",
+        "mixing multiplier",
+        "parameters",
+        "seeds",
+        "trials",
+        "key",
+    ]
     marks = family_marks(material.families)
     rows = []
     for one in chosen:
@@ -138,16 +149,16 @@ def effects(ranking: Ranking) -> str:
         leaders.add(effect.name)
         rows.append(
             [
-                (f"<code>{escape(effect.name)}</code>{_partners(effect, leader)}", "name"),
+                (f"<code>{escape(effect.name)}</code>{_partners(effect, leader)}", "property"),
                 (f'<span class="verdict {_kind(effect)}">{escape(effect.verdict)}</span>', ""),
-                words(effect.direction),
+                (escape(effect.direction), "direction"),
                 _interval(effect.effect, effect.effect_low, effect.effect_high),
                 _interval(effect.importance, effect.importance_low, effect.importance_high),
                 figure_of(effect.p_value, 2),
                 figure_of(effect.n),
             ]
         )
-    header = ["property", "verdict", "direction", "effect (90 % interval)", "importance (90 % interval)", "p", "trials"]
+    header = ["property", "verdict", "direction", "effect, 90 % interval", "importance, 90 % interval", "p", "trials"]
     constant = [effect.name for effect in ranking.effects if effect.verdict == CONSTANT]
     note = f'<p class="small">Not varied in this study: {escape(", ".join(constant))}.</p>' if constant else ""
     return table(f"Properties by {ranking.target}", header, rows) + note
@@ -168,33 +179,42 @@ def _partners(effect: PropertyEffect, leader: str | None) -> str:
 def _interval(value: float | None, low: float | None, high: float | None) -> Cell:
     if value is None:
         return MISSING, "number"
-    inner = f" ({number(low, 2)} to {number(high, 2)})" if low is not None and high is not None else ""
-    return escape(number(value, 3) + inner), "number"
+    if low is None or high is None:
+        return number(value, 3), "number"
+    return f'{number(value, 3)}<br><span class="small">{number(low, 3)} to {number(high, 3)}</span>', "number"
 
 
 def gamed(material: Material) -> str:
     """Return the list of architectures that dilution praises and another metric does not."""
     found = disagreements(material)
     if not found:
-        return "<p>No architecture is in the best third by dilution and in the worst third by effective_depth or val_loss.</p>"
+        return (
+            "<p>Here, no architecture is in the best third by dilution and in the worst third by effective_depth or "
+            "val_loss.</p>"
+        )
     items = "".join(
         f"<li>{escape(one.trained.label)} <code>{escape(one.trained.key)}</code>: {escape(one.sentence)}.</li>"
         for one in found[:MOST_ARCHITECTURES]
     )
     more = len(found) - MOST_ARCHITECTURES
     rest = f"<p>And {more} more.</p>" if more > 0 else ""
-    return f"<ul>{items}</ul>{rest}"
+    text = "<p>These architectures are in the best third by dilution and in the worst third by another metric:</p>"
+    return f"{text}<ul>{items}</ul>{rest}"
 
 
 def failures(material: Material) -> str:
     """Return the table of reasons for which trials failed or were pruned."""
-    reasons = Counter((str(row["ending"]), _cause(str(row["reason"]))) for row in material.rows if row["ending"] != "complete")
+    reasons = Counter(
+        (str(row["ending"]), _cause(str(row["reason"]))) for row in material.rows if row["ending"] != "complete"
+    )
     if not reasons:
         return "<p>Every trial that ended was completed.</p>"
     rows = []
     for (ending, reason), count in reasons.most_common():
         numbers = [
-            str(row["number"]) for row in material.rows if row["ending"] == ending and _cause(str(row["reason"])) == reason
+            str(row["number"])
+            for row in material.rows
+            if row["ending"] == ending and _cause(str(row["reason"])) == reason
         ]
         shown = ", ".join(numbers[:8]) + (", …" if len(numbers) > 8 else "")
         rows.append([words(ending), words(reason or "no reason was recorded"), figure_of(count), words(shown)])

@@ -13,15 +13,15 @@ GLOSSARY = {
     "depth-mixing matrix": "M, lower triangular: read_l = Σ M(i→l) · v_i over the sources i before l.",
     "fixed": "All weights are one: the plain residual stream, and the baseline.",
     "scalar_learned": "Learned numbers, the same for every token; starts as fixed.",
-    "windowed_depth_attention": "A softmax over the newest sources (the window) and, as an option, the embedding; older "
-    "sources are dropped, or pooled into one remainder source.",
+    "windowed_depth_attention": "A softmax over the newest sources (the window) and, as an option, the embedding; "
+    "older sources are dropped, or pooled into one remainder source.",
     "full_depth_attention": "A softmax over all sources (Attention Residuals, arXiv 2603.15031).",
     "newest share": "The share of a read, by size, that comes from the newest source. It falls as 1/l in an equal-norm "
     "PreNorm stream.",
     "hidden size": "Root mean square over features of what a sublayer reads, before its norm.",
     "contribution ratio": "‖f‖ / ‖h + f‖ of a sublayer's output f and its read h. Describes one topology from within.",
     "architecture": "One choice of every value of the search space. Its key is a hash of these values.",
-    "seed": "Start of the random numbers of initial weights and of batches. Two seeds of one architecture differ by luck.",
+    "seed": "Start of the random numbers of weights and batches. Two seeds of one architecture differ by luck.",
     "supported": "Beats shuffled targets after correction for the number of properties, and its interval lies above 0.",
     "suggestive": "Better than shuffled targets, but not clearly enough to build on.",
     "not separable from noise": "No evidence of an effect. That is not evidence of no effect.",

@@ -37,6 +37,7 @@ class TrialModule(LightningModule):
         self.validated_step = 0
         self._sums: dict[str, list[float]] = {}
         self._step_started = 0.0
+        self.first_step_at_s = 0.0
 
     def configure_optimizers(self) -> Any:
         """Return AdamW over parameter groups with its per-step schedule."""
@@ -51,6 +52,7 @@ class TrialModule(LightningModule):
 
     def on_train_batch_start(self, batch: Any, batch_index: int) -> None:
         """Start the clock of a step."""
+        self.first_step_at_s = self.first_step_at_s or time.time()
         self._step_started = time.perf_counter()
 
     def training_step(self, batch: Any, batch_index: int) -> Tensor:

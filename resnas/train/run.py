@@ -80,7 +80,6 @@ def run_trial(spec: TrialSpec, report: Report) -> TrialResult:
         resnas.errors.TrialFailed: the loss is not finite.
         resnas.errors.InputError: the data cannot be used.
     """
-    started = time.perf_counter()
     torch.set_num_threads(spec.threads)
     _quieten_lightning()
     architecture, budget = Architecture(**spec.architecture), Budget(**spec.budget)
@@ -108,7 +107,7 @@ def run_trial(spec: TrialSpec, report: Report) -> TrialResult:
         "flops": cost.flops(architecture, shape),
         "step_time_s": statistics.median(module.step_times_s),
         "train_time_s": time.perf_counter() - ready,
-        "start_time_s": ready - started,
+        "first_step_at_s": module.first_step_at_s,
     }
     return TrialResult(
         **state,

@@ -1,0 +1,123 @@
+"""The command line as a person uses it: exit codes, one clear sentence for bad input, tables for programs."""
+
+import csv
+import io
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from resnas.cli.app import app
+from resnas.cli.tables import clock, shown
+
+ROOT = Path(__file__).parent.parent
+COMMANDS = [command.callback.__name__ for command in app.registered_commands]
+
+
+def resnas(*arguments: object, cwd: Path = ROOT) -> subprocess.CompletedProcess:
+    command = [sys.executable, str(ROOT / "cli.py"), *map(str, arguments)]
+    return subprocess.run(command, capture_output=True, text=True, cwd=cwd, timeout=120)
+
+
+def test_the_commands_are_those_of_the_readme():
+    assert COMMANDS == ["search", "check", "status", "analyze", "report", "dashboard", "schema"]
+    readme = (ROOT / "README.md").read_text()
+    for command in COMMANDS:
+        assert f"python cli.py {command}" in readme
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_every_command_has_help_with_examples(command):
+    done = resnas(command, "--help")
+    assert done.returncode == 0
+    assert "Examples" in done.stdout
+    assert f"python cli.py {command}" in done.stdout
+
+
+@pytest.fixture
+def files(tmp_path):
+    (tmp_path / "space.yaml").write_text("resnas: 1\narchitecture:\n  depth: [2, 4]\n  residual: [fixed]\n")
+    (tmp_path / "study.yaml").write_text("resnas: 1\nspace: space.yaml\ntask: text\n")
+    return tmp_path
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["check", "nowhere.yaml"], ["nowhere.yaml", "no such file"]),
+        (["check", "study.yaml", "--set", "search.n_trails=3"], ["--set", "search.n_trails", "did you mean 'n_trials'"]),
+        (["search", "study.yaml", "--set", "search.n_trials=0"], ["search.n_trials", "at least 1", "not 0"]),
+        (["search", "space.yaml"], ["space.yaml:2", "search space, not a study"]),
+        (["status", "study.yaml"], ["no results yet", "python cli.py search study.yaml"]),
+        (["analyze", "study.yaml", "--target", "dilutoin"], ["--target", "dilutoin", "did you mean 'dilution'"]),
+        (["report", "study.yaml"], ["no results yet"]),
+        (["dashboard", "study.yaml"], ["no results yet"]),
+        (["search", "study.yaml", "--set", "task={text: {corpus: missing-*.txt}}"], ["missing-*.txt"]),
+        (["search", "study.yaml", "--set", "storage=postgresql://u:secret@127.0.0.1:1/x"], ["storage", "cannot use"]),
+    ],
+)
+def test_bad_input_is_one_sentence_and_exit_code_2(files, arguments, words):
+    done = resnas(*arguments, cwd=files)
+    assert done.returncode == 2, done.stderr
+    assert done.stderr.startswith("resnas: ")
+    assert len(done.stderr.strip().splitlines()) == 1
+    assert "Traceback" not in done.stderr
+    assert "secret" not in done.stderr + done.stdout
+    for word in words:
+        assert word in done.stderr
+
+
+def test_debug_shows_the_traceback_wherever_it_stands(files):
+    for arguments in (["--debug", "check", "nowhere.yaml"], ["check", "nowhere.yaml", "--debug"]):
+        done = resnas(*arguments, cwd=files)
+        assert done.returncode == 2
+        assert "Traceback" in done.stderr
+
+
+def test_unknown_options_and_commands_are_wrong_input(files):
+    assert resnas("serach", cwd=files).returncode == 2
+    assert resnas("check", "--formt", "csv", cwd=files).returncode == 2
+
+
+def test_check_prints_the_same_rows_as_json_and_csv(files):
+    rows = json.loads(resnas("check", "space.yaml", "--examples", "4", "--format", "json", cwd=files).stdout)
+    assert len(rows) == 4
+    assert {row["depth"] for row in rows} <= {2, 4}
+    printed = resnas("check", "space.yaml", "--examples", "4", "--format", "csv", cwd=files).stdout
+    assert [row["parameters"] for row in csv.DictReader(io.StringIO(printed))] == [str(row["parameters"]) for row in rows]
+    table = resnas("check", "study.yaml", cwd=files).stdout
+    assert "Expected time" in table
+    assert "2 assignments" in table
+
+
+@pytest.mark.parametrize("kind", ["space", "study"])
+def test_schema_is_json(kind):
+    schema = json.loads(resnas("schema", kind).stdout)
+    assert schema["type"] == "object"
+    assert "resnas" in schema["properties"]
+
+
+def test_status_analyze_report_of_a_finished_study(finished_study):
+    done = resnas("status", finished_study.path)
+    assert re.search(r"(\d+) of \1 trials", done.stdout), done.stderr
+    assert "Best architectures" in done.stdout
+    rows = json.loads(resnas("status", finished_study.path, "--format", "json").stdout)
+    assert len(rows) == finished_study.search.n_trials
+    analyzed = resnas("analyze", finished_study.path, "--target", "dilution")
+    assert analyzed.returncode == 0, analyzed.stderr
+    assert "no reliable ranking" in analyzed.stdout
+    effects = json.loads(resnas("analyze", finished_study.path, "--format", "json").stdout)
+    assert {effect["target"] for effect in effects} == set(finished_study.ranking.targets)
+    reported = resnas("report", finished_study.path)
+    assert reported.returncode == 0, reported.stderr
+    assert (finished_study.results_folder / "report.html").stat().st_size > 1e6
+
+
+def test_numbers_are_written_for_people():
+    assert [shown(value) for value in (0.123456, -2.0, 1234567, None, True, "x", float("nan"))] == [
+        "0.1235", "−2", "1,234,567", "–", "yes", "x", "–",
+    ]  # fmt: skip
+    assert [clock(seconds) for seconds in (5, 65, 3665)] == ["0:05", "1:05", "1:01:05"]

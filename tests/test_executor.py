@@ -1,0 +1,154 @@
+"""The local executor with real processes: every ending has a reason, and no process outlives it."""
+
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+import time
+from pathlib import Path
+
+import pytest
+
+from resnas.architecture import Architecture, Training
+from resnas.errors import InputError
+from resnas.executor import Ended, Limits, LocalExecutor, Reported, inspect_task
+from resnas.study import Budget
+from resnas.trial import TrialSpec
+
+TASK = {"khop": {"length": 16, "max_hops": 2}}
+
+
+def spec(folder, steps=6, task=TASK, **training) -> TrialSpec:
+    architecture = Architecture(depth=1, width=16, heads=2, training=Training(**training))
+    budget = Budget(steps=steps, batch_size=4, validations=2, validation_batches=2, measure_at=[1.0])
+    return TrialSpec(architecture.model_dump(mode="json"), task, budget.model_dump(mode="json"), 1, 2, str(folder))
+
+
+@pytest.fixture(scope="module")
+def executor():
+    made = LocalExecutor(workers=2)
+    yield made
+    made.stop()
+
+
+def ending(executor, prune=False, timeout_s=60) -> Ended:
+    """Answer reports until a trial ends."""
+    deadline = time.monotonic() + timeout_s
+    while time.monotonic() < deadline:
+        for event in executor.events(0.2):
+            if isinstance(event, Ended):
+                return event
+            assert isinstance(event, Reported)
+            executor.answer(event.number, prune)
+    raise AssertionError("the trial did not end")
+
+
+def test_a_complete_trial(executor, tmp_path):
+    executor.submit(3, spec(tmp_path), Limits())
+    ended = ending(executor)
+    assert (ended.number, ended.result.state) == (3, "complete")
+    assert (tmp_path / "log.txt").exists()
+
+
+def test_a_pruned_trial(executor, tmp_path):
+    executor.submit(1, spec(tmp_path), Limits())
+    assert ending(executor, prune=True).result.state == "pruned"
+
+
+def test_a_diverged_trial_fails_with_that_reason(executor, tmp_path):
+    executor.submit(1, spec(tmp_path, steps=40, learning_rate=1e30, gradient_clip=0.0, warmup_share=0.0), Limits())
+    result = ending(executor).result
+    assert result.state == "failed"
+    assert "non-finite" in result.reason
+
+
+def test_an_exception_is_named_and_its_traceback_is_in_the_log(executor, tmp_path):
+    executor.submit(1, spec(tmp_path, task={"text": {"corpus": str(tmp_path / "nothing-*.txt")}}), Limits())
+    result = ending(executor).result
+    assert result.state == "failed"
+    assert result.reason.startswith("exception: InputError")
+    assert "Traceback" in (tmp_path / "log.txt").read_text()
+
+
+def test_a_timeout_kills_the_trial(executor, tmp_path):
+    executor.submit(1, spec(tmp_path, steps=10**6), Limits(timeout_s=2.0))
+    (running,) = executor._running.values()
+    pid = running.process.pid
+    started = time.monotonic()
+    result = ending(executor).result
+    assert result.reason == "timeout: longer than 2 s"
+    assert time.monotonic() - started < 7
+    assert not alive(pid)
+
+
+def test_a_killed_trial_is_named(executor, tmp_path):
+    executor.submit(1, spec(tmp_path, steps=10**6), Limits())
+    (running,) = executor._running.values()
+    time.sleep(1)
+    os.kill(running.process.pid, signal.SIGKILL)
+    assert ending(executor).result.reason.startswith("killed by SIGKILL")
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="memory limits are those of Linux")
+def test_an_allocation_beyond_the_limit_is_out_of_memory(executor, tmp_path):
+    huge = spec(tmp_path)
+    wide = Architecture(depth=2, width=16384, heads=2).model_dump(mode="json")
+    executor.submit(1, TrialSpec(**{**vars(huge), "architecture": wide}), Limits(memory_gib=2.0))
+    assert ending(executor).result.reason.startswith("out of memory")
+
+
+def test_call_runs_where_torch_is_loaded_and_brings_input_errors_back(executor):
+    assert len(executor.call(inspect_task, TASK)["data_sha256"]) == 64
+    with pytest.raises(InputError, match="nothing-here"):
+        executor.call(inspect_task, {"text": {"corpus": "nothing-here-*.txt"}})
+
+
+def test_a_trial_starts_within_a_second(executor, tmp_path):
+    """From the start of the process to the first training step, the first trial not counted."""
+    times = []
+    for number in range(4):
+        started = time.time()
+        executor.submit(number, spec(tmp_path / str(number)), Limits())
+        result = ending(executor).result
+        times.append(result.metrics["first_step_at_s"] - started)
+    assert min(times[1:]) < 1.0, times
+
+
+def test_trials_end_with_the_process_that_started_them(tmp_path):
+    """SIGKILL the coordinator: its trial must be gone within seconds."""
+    script = tmp_path / "start.py"
+    script.write_text(
+        textwrap.dedent(f"""
+        import sys, time
+        sys.path.insert(0, {str(Path(__file__).parent)!r})
+        from test_executor import spec
+        from resnas.executor import Limits, LocalExecutor
+
+        if __name__ == "__main__":
+            executor = LocalExecutor(workers=1)
+            executor.submit(1, spec({str(tmp_path)!r}, steps=10**6), Limits())
+            print(next(iter(executor._running.values())).process.pid, flush=True)
+            while True:
+                for event in executor.events(0.2):
+                    executor.answer(event.number, False)
+        """)
+    )
+    coordinator = subprocess.Popen([sys.executable, str(script)], stdout=subprocess.PIPE, text=True)
+    assert coordinator.stdout is not None
+    pid = int(coordinator.stdout.readline())
+    time.sleep(1)
+    assert alive(pid)
+    coordinator.kill()
+    coordinator.wait()
+    coordinator.stdout.close()
+    deadline = time.monotonic() + 10
+    while alive(pid) and time.monotonic() < deadline:
+        time.sleep(0.1)
+    assert not alive(pid)
+
+
+def alive(pid: int) -> bool:
+    """Is there such a process that is not a zombie?"""
+    status = Path(f"/proc/{pid}/status")
+    return status.exists() and "State:\tZ" not in status.read_text()
