@@ -3,25 +3,17 @@
 from __future__ import annotations
 
 import json
-from collections import Counter
 from collections.abc import Callable, Sequence
-from typing import Any
 
 import pandas
 
+from resnas.comparison import comparable
 from resnas.ranking import Ranking, rank
-from resnas.results import RecordedTrial, completed, property_names, table
+from resnas.results import RecordedTrial, property_names, table
 from resnas.study import Study, derive_seed
 
 Progress = Callable[[str, float], None]
 """Called with what is being done, and the share of it that is done."""
-
-
-def comparable(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Return the complete rows that were trained on the same data as most: others are never compared with them."""
-    rows = completed(rows)
-    hashes = Counter(row["data_sha256"] for row in rows)
-    return [row for row in rows if row["data_sha256"] == hashes.most_common(1)[0][0]]
 
 
 def analyse(

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from plotly.graph_objects import Figure
 
 LOOPBACK = "127.0.0.1"
+DRAWN_PX = 450
+"""Height of a figure on the dashboard."""
 Application = Callable[[dict[str, Any], Callable[..., Any]], Iterable[bytes]]
 
 
@@ -33,7 +35,9 @@ def publish(study: Study, optuna_study: optuna.Study, figures: Mapping[str, Figu
     for name, figure in figures.items():
         shown = type(figure)(figure)
         shown.update_layout(
-            title={"text": name.replace("-", " "), "x": 0.02}, margin={"l": 60, "r": 20, "t": 110, "b": 60}
+            title={"text": name.replace("-", " "), "x": 0.02, "y": 0.98, "yanchor": "top"},
+            margin={"l": 60, "r": 20, "t": 120, "b": 60},
+            height=DRAWN_PX,
         )
         save_plotly_graph_object(optuna_study, shown, graph_object_id=name)
     save_note(optuna_study, note)

@@ -73,6 +73,8 @@ def make_named(value: Any, registry: dict[str, type[RecordType]], base: type[Rec
     """
     if isinstance(value, base):
         return value
+    if not isinstance(value, str) and not (isinstance(value, dict) and len(value) == 1):
+        raise InputError(f"must be a {what}, or {{name: {{option: value}}}}, not {value!r}")
     name, options = (value, {}) if isinstance(value, str) else next(iter(value.items()))
     return find_class(name, registry, base, what)(**options or {})
 

@@ -6,8 +6,6 @@ The truth is the Optuna study: what is written here as files can be written agai
 from __future__ import annotations
 
 import csv
-import math
-import statistics
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, Protocol
@@ -117,42 +115,6 @@ def property_names(trials: Iterable[RecordedTrial]) -> list[str]:
         if architecture := Recorded.of(trial).architecture:
             names |= dict.fromkeys(Architecture(**architecture).properties())
     return list(names)
-
-
-def by_architecture(rows: Iterable[dict[str, Any]], objectives: dict[str, Direction]) -> list[dict[str, Any]]:
-    """Return one row per architecture, best mean of the first objective first.
-
-    Metrics are means over its complete trials, `seeds` is their number, and `<objective>_sd` the standard deviation
-    over seeds (absent with one seed).
-    """
-    groups: dict[str, list[dict[str, Any]]] = {}
-    for row in completed(rows):
-        groups.setdefault(row["key"], []).append(row)
-    merged = [_mean_row(group, objectives) for group in groups.values()]
-    name, direction = next(iter(objectives.items()))
-    sign = 1 if direction == "minimize" else -1
-    return sorted((row for row in merged if name in row), key=lambda row: sign * row[name])
-
-
-def _mean_row(group: list[dict[str, Any]], objectives: dict[str, Direction]) -> dict[str, Any]:
-    merged = {**group[0], "seeds": len(group)}
-    for name, value in group[0].items():
-        if isinstance(value, float):
-            merged[name] = statistics.fmean(row.get(name, math.nan) for row in group)
-    if len(group) > 1:
-        merged |= {f"{name}_sd": statistics.stdev(row[name] for row in group) for name in objectives}
-    return merged
-
-
-def pareto_front(rows: Sequence[dict[str, Any]], objectives: dict[str, Direction]) -> list[dict[str, Any]]:
-    """Return the rows that no other row beats: at least as good in every objective and better in one."""
-    signs = {name: 1 if direction == "minimize" else -1 for name, direction in objectives.items()}
-
-    def beats(one: dict[str, Any], other: dict[str, Any]) -> bool:
-        differences = [sign * (one[name] - other[name]) for name, sign in signs.items()]
-        return bool(max(differences) <= 0 and min(differences) < 0)
-
-    return [row for row in rows if not any(beats(other, row) for other in rows)]
 
 
 def write_csv(rows: Sequence[dict[str, Any]], path: Path) -> None:

@@ -173,6 +173,11 @@ class Study(StudyFields):
         return self.path.parent / self.name
 
     @property
+    def directions(self) -> dict[str, Direction]:
+        """The objectives, and which way is better; `load` has filled in what the file leaves open."""
+        return {name: direction or "minimize" for name, direction in self.objectives.items()}
+
+    @property
     def task_name(self) -> str:
         """The name of the task in YAML."""
         return class_name(type(self.task), task_registry())

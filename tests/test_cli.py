@@ -48,7 +48,10 @@ def files(tmp_path):
     ("arguments", "words"),
     [
         (["check", "nowhere.yaml"], ["nowhere.yaml", "no such file"]),
-        (["check", "study.yaml", "--set", "search.n_trails=3"], ["--set", "search.n_trails", "did you mean 'n_trials'"]),
+        (
+            ["check", "study.yaml", "--set", "search.n_trails=3"],
+            ["--set", "search.n_trails", "did you mean 'n_trials'"],
+        ),
         (["search", "study.yaml", "--set", "search.n_trials=0"], ["search.n_trials", "at least 1", "not 0"]),
         (["search", "space.yaml"], ["space.yaml:2", "search space, not a study"]),
         (["status", "study.yaml"], ["no results yet", "python cli.py search study.yaml"]),
@@ -87,7 +90,9 @@ def test_check_prints_the_same_rows_as_json_and_csv(files):
     assert len(rows) == 4
     assert {row["depth"] for row in rows} <= {2, 4}
     printed = resnas("check", "space.yaml", "--examples", "4", "--format", "csv", cwd=files).stdout
-    assert [row["parameters"] for row in csv.DictReader(io.StringIO(printed))] == [str(row["parameters"]) for row in rows]
+    assert [row["parameters"] for row in csv.DictReader(io.StringIO(printed))] == [
+        str(row["parameters"]) for row in rows
+    ]
     table = resnas("check", "study.yaml", cwd=files).stdout
     assert "Expected time" in table
     assert "2 assignments" in table

@@ -20,6 +20,7 @@ LAYERS = [
     {"dilution"},
     {"model"},
     {"study"},
+    {"comparison"},
     {"fingerprint", "results", "space", "trial"},
     {"by_name", "cost"},
     {"tasks", "architecture"},
@@ -90,8 +91,11 @@ HEAVY = ("torch", "lightning", "sklearn", "plotly", "optuna", "pandas", "numpy")
 
 def loaded(code: str) -> set[str]:
     """Return the heavy libraries that a fresh process has loaded after `code`."""
-    script = f"import sys\ntry:\n    {code}\nexcept SystemExit:\n    pass\nprint('loaded', *(m for m in {HEAVY} if m in sys.modules))"
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True, cwd=PACKAGE.parent)
+    report = f"print('loaded', *(name for name in {HEAVY} if name in sys.modules))"
+    script = f"import sys\ntry:\n    {code}\nexcept SystemExit:\n    pass\n{report}"
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=True, cwd=PACKAGE.parent
+    )
     return set(done.stdout.splitlines()[-1].split()[1:])
 
 

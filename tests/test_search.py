@@ -12,9 +12,10 @@ import optuna
 import pytest
 from optuna.trial import TrialState
 
+from resnas.comparison import pareto_front, trained
 from resnas.errors import InputError, ResnasError
 from resnas.executor import LocalExecutor
-from resnas.results import Recorded, by_architecture, metrics_of, pareto_front, table
+from resnas.results import Recorded, metrics_of, table
 from resnas.search import Coordinator, load_trials, open_study
 from resnas.study import Study
 
@@ -183,15 +184,20 @@ def test_pruning_stops_trials_and_spares_the_baseline(make, pruner):
 
 @pytest.mark.parametrize("sampler", ["tpe", "random", "nsga2"])
 def test_several_objectives_and_every_sampler(make, sampler):
-    study = make(f"search.sampler={sampler}", "objectives=[val_loss, parameters]", "search.random_share=0.25", "search.n_trials=6")
+    study = make(
+        f"search.sampler={sampler}",
+        "objectives=[val_loss, parameters]",
+        "search.random_share=0.25",
+        "search.n_trials=6",
+    )
     trials = run(study)
     assert all(trial.values is not None and len(trial.values) == 2 for trial in trials)
     origins = [Recorded.of(trial).origin for trial in trials]
     assert origins[0] == "baseline"
     assert sampler in origins[2:]
-    front = pareto_front(by_architecture(table(trials), study.objectives), study.objectives)
+    front = pareto_front(trained(table(trials), study.directions), study.directions)
     optuna_front = {Recorded.of(trial).key for trial in open_study(study).best_trials}
-    assert {row["key"] for row in front} == optuna_front
+    assert {one.key for one in front} == optuna_front
 
 
 def test_a_changed_space_is_refused_with_the_difference_and_nothing_is_lost(make):
@@ -253,8 +259,8 @@ def test_gone_results_are_said(make, tmp_path):
 @pytest.mark.skipif((os.cpu_count() or 1) < 2, reason="needs two cores")
 def test_two_workers_finish_more_trials_than_one(make):
     """Trials of a few seconds; the same grid with one and with two workers."""
-    grid = ("search.sampler=grid", "training.learning_rate=3e-3", "search.n_trials=6", "budget.steps=150", "architecture.width=64",
-            "architecture.depth=[3, 4]", "budget.batch_size=32")  # fmt: skip
+    size = ("architecture.width=64", "architecture.depth=[3, 4]", "budget.batch_size=32", "budget.steps=150")
+    grid = ("search.sampler=grid", "training.learning_rate=3e-3", "search.n_trials=6", *size)
 
     def elapsed_s(folder: str, workers: int) -> float:
         study, executor = make(*grid, folder=folder), LocalExecutor(workers)

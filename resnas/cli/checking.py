@@ -9,11 +9,9 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-from rich.console import Console
-
 from resnas import cost
 from resnas.architecture import Architecture
-from resnas.cli.tables import clock, print_rows
+from resnas.cli.tables import clock, make_console, print_rows
 from resnas.space import SearchSpace
 from resnas.study import Budget, Study
 from resnas.tasks import TASKS
@@ -37,7 +35,7 @@ def run_check(path: Path, examples: int, seed: int, overrides: list[str], format
     if format != "table":
         print_rows(rows, format)
         return
-    console = Console()
+    console = make_console()
     console.print(f"[bold]{path}[/bold]: {'a study' if study else 'a search space'}, no errors")
     for line in _facts(space, study, drawn, feasible, shape):
         console.print(line, highlight=False)

@@ -6,13 +6,13 @@ import time
 from types import TracebackType
 from typing import TYPE_CHECKING
 
-from rich.console import Console, Group
+from rich.console import Group
 from rich.live import Live
 from rich.markup import escape
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn
 from rich.text import Text
 
-from resnas.cli.tables import clock
+from resnas.cli.tables import clock, make_console
 
 if TYPE_CHECKING:
     from resnas.search import Snapshot
@@ -23,7 +23,7 @@ class LiveView:
 
     def __init__(self, steps: int) -> None:
         self._steps = steps
-        self._console = Console()
+        self._console = make_console()
         self._progress = Progress(TextColumn("[bold]{task.fields[counts]}"), BarColumn(), TaskProgressColumn())
         self._task = self._progress.add_task("search", total=None, counts="")
         self._live = Live(console=self._console, refresh_per_second=4, transient=True)

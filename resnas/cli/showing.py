@@ -11,11 +11,12 @@ from typing import TYPE_CHECKING, Any
 from rich.console import Console
 from rich.markup import escape
 
-from resnas.cli.tables import print_rows
+from resnas.cli.tables import make_console, print_rows
+from resnas.comparison import comparable, pareto_front, trained
 from resnas.errors import InputError
-from resnas.results import Recorded, RecordedTrial, by_architecture, pareto_front, table
-from resnas.search import existing_study, load_trials
 from resnas.problems import unknown
+from resnas.results import Recorded, RecordedTrial, table
+from resnas.search import existing_study, load_trials
 from resnas.study import Study, known_metrics
 
 if TYPE_CHECKING:
@@ -34,7 +35,7 @@ def run_status(path: Path, overrides: list[str], format: str) -> None:
     endings = Counter(Recorded.of(trial).ending for trial in trials if trial.user_attrs)
     done = sum(endings[ending] for ending in ("complete", "pruned", "failed"))
     listed = ", ".join(f"{count} {ending}" for ending, count in endings.most_common())
-    Console().print(f"[bold]{study.name}[/bold]: {done} of {study.search.n_trials} trials ({listed})")
+    make_console().print(f"[bold]{study.name}[/bold]: {done} of {study.search.n_trials} trials ({listed})")
     reasons = Counter(Recorded.of(trial).reason for trial in trials if Recorded.of(trial).ending == "failed")
     if reasons:
         print_rows([{"failed": count, "reason": reason} for reason, count in reasons.most_common()], format, "Failures")
@@ -46,6 +47,7 @@ def run_analyze(path: Path, targets: list[str], overrides: list[str], format: st
     from rich.progress import Progress
 
     from resnas.analysis import analyse
+
     study = Study.load(path, overrides)
     _check_targets(study, targets)
     trials = load_trials(study)
@@ -57,8 +59,8 @@ def run_analyze(path: Path, targets: list[str], overrides: list[str], format: st
     if format == "table":
         print_rankings(rankings)
     else:
-        frames = [ranking.to_frame() for ranking in rankings]
-        print_rows([dict(zip(frame, values, strict=True)) for frame in frames for values in frame.values], format)
+        effects = [row for ranking in rankings for row in ranking.to_frame().to_dict("records")]
+        print_rows([{str(name): value for name, value in row.items()} for row in effects], format)
 
 
 def _check_targets(study: Study, targets: list[str]) -> None:
@@ -77,7 +79,7 @@ def run_report(path: Path, overrides: list[str]) -> None:
     trials = load_trials(study)
     with Console(stderr=True).status("ranking and drawing"):
         written = write_report(study, trials, analyse(study, trials))
-    Console().print(f"Report: {written}", soft_wrap=True)
+    make_console().print(f"Report: {written}", soft_wrap=True)
 
 
 def run_dashboard(path: Path, host: str, port: int, overrides: list[str]) -> None:
@@ -89,7 +91,7 @@ def run_dashboard(path: Path, host: str, port: int, overrides: list[str]) -> Non
     study = Study.load(path, overrides)
     optuna_study = existing_study(study)
     trials = optuna_study.get_trials(deepcopy=False)
-    console = Console()
+    console = make_console()
     with console.status("ranking and drawing"):
         rankings = analyse(study, trials)
         figures = study_figures(Material(study, trials), rankings)
@@ -101,17 +103,18 @@ def run_dashboard(path: Path, host: str, port: int, overrides: list[str]) -> Non
 def print_best(study: Study, trials: Sequence[RecordedTrial]) -> None:
     """Print the best architectures, one row each, over their seeds; the Pareto front where there are several
     objectives."""
-    architectures = by_architecture(table(trials), study.objectives)
+    architectures = trained(comparable(table(trials)), study.directions)
     title = "Best architectures"
     if len(study.objectives) > 1:
-        architectures = pareto_front(architectures, study.objectives)
+        architectures = pareto_front(architectures, study.directions)
         title = f"Pareto front of {', '.join(study.objectives)}"
     names = list(dict.fromkeys([*study.objectives, "dilution", "effective_depth", "late_share"]))
     optimised = ("learning_rate", "mixing_lr_multiplier")
     rows: list[dict[str, Any]] = [
-        {"architecture": row["label"], "key": row["key"], "seeds": row["seeds"]}
-        | {name: row.get(name) for name in (*names, *optimised)}
-        for row in architectures[:SHOWN_ARCHITECTURES]
+        {"architecture": one.label, "key": one.key, "seeds": len(one.rows)}
+        | {name: one.mean(name) for name in names}
+        | {name: one.property(name) for name in optimised}
+        for one in architectures[:SHOWN_ARCHITECTURES]
     ]
     if rows:
         print_rows(rows, "table", title)
@@ -123,15 +126,14 @@ def print_rankings(rankings: Sequence[Ranking]) -> None:
         if ranking.reliable:
             effects = [
                 {
-                    "property": effect.name,
+                    "property": effect.name + (f" + {len(effect.correlated_with)}" if effect.correlated_with else ""),
                     "verdict": effect.verdict,
                     "importance": effect.importance,
                     "90 % from": effect.importance_low,
                     "to": effect.importance_high,
                     "direction": effect.direction,
                 }
-                for effect in ranking.effects
-                if effect.verdict != "constant"
+                for effect in ranking.moved_together()
             ]
             print_rows(effects, "table", f"What moves {ranking.target} (importance in its units)")
-        Console().print(f"[bold]{escape(ranking.sentence())}[/bold]", highlight=False)
+        make_console().print(f"[bold]{escape(ranking.sentence())}[/bold]", highlight=False)

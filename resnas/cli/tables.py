@@ -7,7 +7,12 @@ import json
 import math
 import sys
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+WIDTH_WITHOUT_TERMINAL = 160
 
 
 def print_rows(rows: Sequence[dict[str, Any]], format: str, title: str = "") -> None:
@@ -46,7 +51,6 @@ def clock(seconds: float) -> str:
 
 
 def _print_table(rows: Sequence[dict[str, Any]], title: str) -> None:
-    from rich.console import Console
     from rich.markup import escape
     from rich.table import Table
 
@@ -59,7 +63,14 @@ def _print_table(rows: Sequence[dict[str, Any]], title: str) -> None:
         )
     for row in rows:
         table.add_row(*(escape(shown(row.get(name))) for name in columns(rows)))
-    Console().print(table)
+    make_console().print(table)
+
+
+def make_console() -> Console:
+    """Return a console as wide as the terminal; wide enough for tables where there is none."""
+    from rich.console import Console
+
+    return Console() if sys.stdout.isatty() else Console(width=WIDTH_WITHOUT_TERMINAL)
 
 
 def _finite(value: Any) -> Any:

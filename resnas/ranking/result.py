@@ -69,6 +69,17 @@ class Ranking:
     """Why there is no reliable ranking, and what may help; None where there is one."""
     effects: tuple[PropertyEffect, ...]
 
+    def moved_together(self) -> list[PropertyEffect]:
+        """Return the properties that varied, most important first, one for each group that was moved together."""
+        seen: set[frozenset[str]] = set()
+        kept = []
+        for effect in self.effects:
+            group = frozenset((effect.name, *effect.correlated_with))
+            if effect.verdict != CONSTANT and effect.importance is not None and group not in seen:
+                seen.add(group)
+                kept.append(effect)
+        return kept
+
     def to_frame(self) -> pandas.DataFrame:
         """Return one row per property, most important first; each says whether the whole is `reliable`."""
         names = [field.name for field in fields(PropertyEffect)]

@@ -9,7 +9,8 @@ from typing import NamedTuple
 import numpy as np
 from scipy import stats
 
-from resnas.report.material import BASELINE_FAMILY, Material, Trained, pareto_front, sign, unit
+from resnas.comparison import Trained, pareto_front, sign
+from resnas.report.material import BASELINE_FAMILY, Material, unit
 from resnas.report.words import counted, joined, number
 from resnas.results import METRICS, Direction
 

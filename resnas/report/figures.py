@@ -10,7 +10,8 @@ from typing import NamedTuple
 
 import plotly.graph_objects as go
 
-from resnas.report.material import Trained, pareto_front, sign, unit
+from resnas.comparison import Trained, pareto_front, sign
+from resnas.report.material import unit
 from resnas.report.profiles import Band, against_even
 from resnas.report.style import DIVERGING, GREY, HEIGHT_PX, Mark, axis, family_marks, layout, translucent
 from resnas.report.words import number
@@ -22,7 +23,7 @@ MOST_DRAWN_AT_ONCE = 4
 
 
 class ReportFigure(NamedTuple):
-    """A figure with a lasting id, a title, and a caption that says how to read it."""
+    """A figure with a lasting id (valid in HTML), a title, and a caption that says how to read it."""
 
     id: str
     title: str

@@ -40,11 +40,11 @@ def note(study: Study, trials: Sequence[FrozenTrial], rankings: Sequence[Ranking
     ranked = "\n".join(f"- {_markdown(ranking.sentence())}" for ranking in rankings)
     return (
         f"## {_markdown(study.name)}\n\n{QUESTION}\n\n**{_markdown(found.finding)}** "
-        f"{_markdown(found.certainty)}\n\n{ranked}\n\n### How to read this\n\n- Our figures stand below the note. "
-        "The importances that the dashboard draws itself are Optuna’s: they divide 100 % between the parameters "
-        "even where all is noise, so rely on the verdicts above.\n- `dilution` alone can be gamed: a chain that "
-        "forgets everything has newest share 1. Read it beside `effective_depth` and `val_loss`.\n- The full "
-        "account is `report.html` in the study’s results folder.\n"
+        f"{_markdown(found.certainty)}\n\n{ranked}\n\n### How to read this\n\n- Our figures stand on the first page, "
+        "under the dashboard’s own. The importances that the dashboard draws itself are Optuna’s: they divide 100 % "
+        "between the parameters even where all is noise, so rely on the verdicts above.\n- `dilution` alone can be "
+        "gamed: a chain that forgets everything has newest share 1. Read it beside `effective_depth` and "
+        "`val_loss`.\n- The full account is `report.html` in the study’s results folder.\n"
     )
 
 

@@ -9,8 +9,9 @@ from typing import Any
 
 from optuna.trial import FrozenTrial
 
+from resnas.comparison import finite
 from resnas.report.answer import ending_counts
-from resnas.report.material import Material, finite, unit
+from resnas.report.material import Material, unit
 from resnas.report.words import counted, duration, joined, number
 
 
@@ -34,7 +35,7 @@ def facts(material: Material) -> dict[str, str]:
         "Where trials came from": _origins(material),
         "Left out": _left_out(material),
         "Time": _time(material),
-        "Versions": _versions(material.environment),
+        "Versions and machine": _versions(material.environment),
     }
     return {heading: text for heading, text in found.items() if text}
 
@@ -106,8 +107,16 @@ def wall_time_s(trials: Sequence[FrozenTrial]) -> float | None:
 
 
 def _versions(environment: dict[str, Any]) -> str:
-    versions = environment.get("versions")
-    parts = [f"{name} {value}" for name, value in versions.items()] if isinstance(versions, dict) else []
-    if "cpus" in environment:
-        parts.append(f"CPUs {environment['cpus']}")
+    """Write the versions and the machine, as far as they were kept."""
+    kept = [environment.get(part) for part in ("versions", "packages")]
+    parts = [
+        f"{name} {version}" for versions in kept if isinstance(versions, dict) for name, version in versions.items()
+    ]
+    words = {
+        "platform": "",
+        "cpus": " CPUs",
+        "trials_at_a_time": " trials at a time",
+        "threads_per_trial": " threads each",
+    }
+    parts += [f"{environment[name]}{word}" for name, word in words.items() if environment.get(name) is not None]
     return ", ".join(parts)

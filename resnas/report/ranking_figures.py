@@ -8,7 +8,7 @@ from html import escape
 
 import plotly.graph_objects as go
 
-from resnas.ranking import CONSTANT, PropertyEffect, Ranking
+from resnas.ranking import PropertyEffect, Ranking
 from resnas.report.material import unit
 from resnas.report.style import GREY, VERDICTS, axis, layout
 
@@ -16,28 +16,16 @@ MOST_PROPERTIES = 14
 ROW_PX = 30
 
 
-def moved_together(ranking: Ranking) -> list[PropertyEffect]:
-    """Return the properties that varied, most important first, one for each group that was moved together."""
-    seen: set[frozenset[str]] = set()
-    kept = []
-    for effect in ranking.effects:
-        group = frozenset((effect.name, *effect.correlated_with))
-        if effect.verdict != CONSTANT and effect.importance is not None and group not in seen:
-            seen.add(group)
-            kept.append(effect)
-    return kept
-
-
 def importance_figure(ranking: Ranking) -> go.Figure:
     """Draw how much worse held-out predictions get when a property is permuted, with 90 % intervals."""
-    effects = moved_together(ranking)[:MOST_PROPERTIES]
+    effects = ranking.moved_together()[:MOST_PROPERTIES]
     rows = [(one.importance, one.importance_low, one.importance_high) for one in effects]
-    return _intervals(ranking, effects, rows, "rise of the held-out error", zero_based=True)
+    return _intervals(ranking, effects, rows, "rise of held-out error", zero_based=True)
 
 
 def effect_figure(ranking: Ranking) -> go.Figure:
     """Draw what a property does to the target, in the target's units, with 90 % intervals."""
-    effects = moved_together(ranking)[:MOST_PROPERTIES]
+    effects = ranking.moved_together()[:MOST_PROPERTIES]
     rows = [(one.effect, one.effect_low, one.effect_high) for one in effects]
     return _intervals(ranking, effects, rows, f"effect on {ranking.target}", zero_based=False)
 

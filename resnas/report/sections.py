@@ -152,5 +152,5 @@ def _front(material: Material) -> ReportFigure:
 
 
 def _id(text: str) -> str:
-    """Return an HTML id: letters, digits, `-` and `_`."""
+    """Return a valid HTML id: letters, digits, `-` and `_`."""
     return re.sub(r"[^A-Za-z0-9_-]+", "-", unescape(text))

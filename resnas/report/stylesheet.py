@@ -52,7 +52,8 @@ td.name { min-width: 17rem; }
 .first { white-space: nowrap; }
 td.name .small, td.property .small { overflow-wrap: anywhere; }
 td.property { min-width: 13rem; } td.direction { min-width: 9rem; }
-.dot { print-color-adjust: exact; -webkit-print-color-adjust: exact; display: inline-block; width: .65em; height: .65em; border-radius: 50%; margin-right: .5em; }
+.dot { display: inline-block; width: .65em; height: .65em; border-radius: 50%; margin-right: .5em;
+  -webkit-print-color-adjust: exact; print-color-adjust: exact; }
 .tag { display: inline-block; font-size: .78rem; color: var(--soft); border: 1px solid var(--line);
   border-radius: 99px; padding: 0 .6em; }
 .verdict { display: inline-block; border-radius: 99px; padding: .05em .7em; font-weight: 600; white-space: nowrap; }
@@ -78,7 +79,7 @@ footer { margin-top: 4rem; }
   table { font-size: 7.5pt; } td.name .first { white-space: normal; } th, td { padding: .25rem .35rem; }
   td.name, td.property, td.direction { min-width: 6rem; }
   td.number { white-space: normal; } h2 { margin-top: 2rem; } .pair { grid-template-columns: 1fr 1fr; } td .tag { font-size: 1em; }
-  figure, tr, .answer { break-inside: avoid; } h2, h3 { break-after: avoid; } }
+  figure, tr, .answer, .refusal { break-inside: avoid; } h2, h3 { break-after: avoid; } }
 """
 
 SCRIPT = """

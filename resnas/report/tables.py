@@ -8,9 +8,10 @@ from collections.abc import Sequence
 from html import escape
 
 from resnas.architecture import Stack
+from resnas.comparison import Trained, finite, pareto_front, sign
 from resnas.ranking import CONSTANT, SUGGESTIVE, SUPPORTED, PropertyEffect, Ranking
 from resnas.report.answer import disagreements
-from resnas.report.material import BASELINE_FAMILY, Material, Trained, finite, pareto_front, sign
+from resnas.report.material import BASELINE_FAMILY, Material
 from resnas.report.style import family_marks
 from resnas.report.words import MISSING, number
 from resnas.results import COUNTED

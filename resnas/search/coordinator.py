@@ -16,6 +16,7 @@ import optuna
 from optuna.trial import TrialState
 
 from resnas.architecture import Architecture
+from resnas.comparison import sign
 from resnas.errors import ResnasError
 from resnas.executor import Ended, Executor, Limits, Reported, inspect_task
 from resnas.files import environment, study_as_used, write_json, write_yaml
@@ -239,9 +240,8 @@ class Coordinator:
     def _note_best(self, values: list[float] | None, number: int, label: str) -> None:
         if not values:
             return
-        name, direction = next(iter(self._study.objectives.items()))
-        better = (lambda new, old: new < old) if direction == "minimize" else (lambda new, old: new > old)
-        if self._best is None or better(values[0], self._best["value"]):
+        name, direction = next(iter(self._study.directions.items()))
+        if self._best is None or sign(direction) * values[0] < sign(direction) * self._best["value"]:
             self._best = {"metric": name, "value": values[0], "number": number, "label": label}
 
     def snapshot(self) -> Snapshot:

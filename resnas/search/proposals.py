@@ -16,7 +16,7 @@ from optuna.samplers import BaseSampler, NSGAIISampler, RandomSampler, TPESample
 from optuna.trial import TrialState
 
 from resnas.architecture import Architecture
-from resnas.errors import ResnasError
+from resnas.errors import InputError, ResnasError
 from resnas.search.storage import set_attributes
 from resnas.study import Study, derive_seed
 
@@ -84,8 +84,11 @@ def propose(study: Study, optuna_study: optuna.Study, counted: int) -> tuple[opt
             return None
         name, optuna_study.sampler = sampler(study, number, counted)
         trial = optuna_study.ask()
-        architecture = study.search_space.sample(trial)
-        infeasible = study.search_space.infeasible(architecture, shape)
+        try:
+            architecture = study.search_space.sample(trial)
+            infeasible = study.search_space.infeasible(architecture, shape)
+        except InputError as refused:  # by the validator of a user's topology
+            infeasible = str(refused)
         if infeasible is None:
             return trial, architecture, trial.user_attrs.get("resnas.origin", name)
         reason = infeasible

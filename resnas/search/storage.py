@@ -42,7 +42,7 @@ def open_study(study: Study) -> optuna.Study:
         optuna_study = optuna.create_study(
             storage=_storage(storage_url(study)),
             study_name=study.name,
-            directions=[direction for direction in study.objectives.values() if direction],
+            directions=list(study.directions.values()),
             load_if_exists=True,
         )
     except Exception as error:
