@@ -22,7 +22,7 @@ def analyse(
     """Rank the properties for each target (those of the study by default), and keep `ranking.csv` and
     `ranking.json`."""
     rows = comparable(table(trials))
-    frame = pandas.DataFrame(rows)
+    frame = pandas.DataFrame(rows, columns=None if rows else ["key"])
     names = [name for name in property_names(trials) if name in frame]
     targets = list(targets) or study.ranking.targets
     rankings = []

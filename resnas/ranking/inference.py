@@ -121,8 +121,9 @@ def refusal_of_counts(trials: int, architectures: int, minimum_trials: int, mini
     if missing <= 0:
         return None
     return (
-        f"no reliable ranking: {trials} completed trials of {architectures} architectures, at least {minimum_trials} "
-        f"of {minimum_architectures} are needed; {missing} more trials of new architectures are needed"
+        f"no reliable ranking: {trials} completed trials of {architectures} architectures are too few, at least "
+        f"{minimum_trials} trials and {minimum_architectures} architectures are needed: {missing} more trials of new "
+        "architectures"
     )
 
 
