@@ -204,6 +204,7 @@ def _trial_process(
     channel: connection.Connection, spec: TrialSpec, memory_gib: float | None, device: str | None
 ) -> None:
     """Be the process of one trial."""
+    started_s = time.time()
     os.setsid()
     _end_with_parent()
     if device is not None:
@@ -211,18 +212,18 @@ def _trial_process(
     if memory_gib is not None:
         _limit_memory(memory_gib)
     with _output_to(Path(spec.folder) / "log.txt"):
-        result = _run(spec, lambda step, value: _ask(channel, step, value))
+        result = _run(spec, lambda step, value: _ask(channel, step, value), started_s)
         sys.stdout.flush()
     channel.send(result)
     channel.close()
 
 
-def _run(spec: TrialSpec, report: Callable[[int, float], bool]) -> TrialResult:
+def _run(spec: TrialSpec, report: Callable[[int, float], bool], started_s: float) -> TrialResult:
     """Run the trial and name its ending."""
     from resnas.train import run_trial
 
     try:
-        return run_trial(spec, report)
+        return run_trial(spec, report, started_s)
     except TrialFailed as failure:
         return TrialResult("failed", str(failure))
     except BaseException as error:

@@ -39,6 +39,9 @@ METRICS: dict[str, Metric] = {
     "flops": Metric("FLOPs", "minimize", "FLOPs of one forward pass over one example"),
     "step_time_s": Metric("s", "minimize", "median wall time of a training step"),
     "train_time_s": Metric("s", "minimize", "wall time of training and validation"),
+    "start_time_s": Metric(
+        "s", "minimize", "wall time from the start of the trial's process to its first training step"
+    ),
     "gradient_norm": Metric("norm", "minimize", "median gradient norm before clipping"),
     "loss_spikes": Metric("steps", "minimize", "steps whose loss jumps far above the running median"),
 }

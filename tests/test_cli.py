@@ -4,8 +4,10 @@ import csv
 import io
 import json
 import re
+import signal
 import subprocess
 import sys
+import urllib.request
 from pathlib import Path
 
 import pytest
@@ -119,6 +121,18 @@ def test_status_analyze_report_of_a_finished_study(finished_study):
     reported = resnas("report", finished_study.path)
     assert reported.returncode == 0, reported.stderr
     assert (finished_study.results_folder / "report.html").stat().st_size > 1e6
+
+
+def test_dashboard_serves_until_it_is_interrupted(finished_study):
+    command = [sys.executable, str(ROOT / "cli.py"), "dashboard", str(finished_study.path), "--port", "0"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as process:
+        line = process.stdout.readline()
+        address = re.search(r"http://127\.0\.0\.1:\d+", line)
+        assert address is not None, line + process.stdout.read()
+        with urllib.request.urlopen(f"{address[0]}/api/studies") as answer:
+            assert finished_study.name in answer.read().decode()
+        process.send_signal(signal.SIGINT)
+        assert process.wait(timeout=10) == 0
 
 
 def test_numbers_are_written_for_people():

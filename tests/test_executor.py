@@ -108,10 +108,10 @@ def test_a_trial_starts_within_a_second(executor, tmp_path):
     """From the start of the process to the first training step, the first trial not counted."""
     times = []
     for number in range(4):
-        started = time.time()
+        submitted_s = time.time()
         executor.submit(number, spec(tmp_path / str(number)), Limits())
-        result = ending(executor).result
-        times.append(result.metrics["first_step_at_s"] - started)
+        submission_s = time.time() - submitted_s
+        times.append(submission_s + ending(executor).result.metrics["start_time_s"])
     assert min(times[1:]) < 1.0, times
 
 

@@ -64,7 +64,7 @@ def outcome(trials) -> list[tuple]:
     """What must not depend on chance: who was trained, with which seeds, with what result; no wall times."""
     rows = []
     for trial in trials:
-        metrics = {name: value for name, value in metrics_of(trial).items() if not name.endswith(("time_s", "at_s"))}
+        metrics = {name: value for name, value in metrics_of(trial).items() if not name.endswith("time_s")}
         recorded = Recorded.of(trial)
         rows.append((trial.number, trial.params, recorded.key, recorded.seed, recorded.ending, trial.values, metrics))
     return rows

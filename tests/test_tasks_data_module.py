@@ -80,7 +80,9 @@ def test_batches_depend_on_the_seed_alone(options):
 def test_a_trial_learns_from_it(options, tmp_path):
     architecture = Architecture(depth=1, width=16, heads=2).model_dump(mode="json")
     budget = Budget(steps=60, batch_size=8, validations=1, measure_at=[1.0]).model_dump(mode="json")
-    result = run_trial(TrialSpec(architecture, {NAME: options}, budget, 1, 2, str(tmp_path / "trial")), lambda *_: False)
+    result = run_trial(
+        TrialSpec(architecture, {NAME: options}, budget, 1, 2, str(tmp_path / "trial")), lambda *_: False
+    )
     assert result.state == "complete"
     assert result.metrics["accuracy"] > 0.9
 

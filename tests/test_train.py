@@ -71,7 +71,7 @@ def model_of(spec: TrialSpec) -> Model:
 def test_equal_specs_give_equal_metrics_and_other_seeds_do_not(tmp_path):
     def metrics(name, **changes):
         metrics = run_trial(spec(tmp_path / name, "scalar_learned", **changes), go_on).metrics
-        return {name: value for name, value in metrics.items() if not name.endswith(("time_s", "at_s"))}
+        return {name: value for name, value in metrics.items() if not name.endswith("time_s")}
 
     first = metrics("a")
     assert metrics("b") == first
@@ -114,6 +114,14 @@ def test_a_loss_that_is_not_finite_fails_with_that_reason(tmp_path):
     reckless = Training(learning_rate=1e30, gradient_clip=0.0, warmup_share=0.0)
     with pytest.raises(TrialFailed, match=r"non-finite (validation )?loss"):
         run_trial(spec(tmp_path, training=reckless, steps=30), go_on)
+
+
+def test_parameters_that_a_topology_does_not_announce_fail_the_trial(tmp_path, monkeypatch):
+    from resnas.residual import ScalarLearned
+
+    monkeypatch.setattr(ScalarLearned, "mixing_parameters", lambda self, sublayers, width: 3)
+    with pytest.raises(TrialFailed, match=r"12 more parameters than ScalarLearned.mixing_parameters\(\) says"):
+        run_trial(spec(tmp_path, "scalar_learned"), go_on)
 
 
 def test_inspect_task_tells_hash_and_baselines():

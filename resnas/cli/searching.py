@@ -10,6 +10,7 @@ from types import FrameType
 
 import typer
 from rich.console import Console
+from rich.markup import escape
 from rich.progress import Progress, SpinnerColumn, TextColumn
 
 from resnas.cli.live import LiveView
@@ -44,7 +45,7 @@ def run_search(path: Path, overrides: list[str]) -> None:
 def _conclude(study: Study, console: Console) -> None:
     """Rank the properties, write the report, say what was found."""
     from resnas.analysis import analyse
-    from resnas.report import write_report
+    from resnas.report import Material, answer, write_report
 
     trials = load_trials(study)
     print_best(study, trials)
@@ -57,6 +58,8 @@ def _conclude(study: Study, console: Console) -> None:
         )
         progress.update(task, description="report")
         report = write_report(study, trials, rankings)
+    found = answer(Material(study, trials))
+    console.print(f"[bold]{escape(found.finding)}[/bold] {escape(found.certainty)}", highlight=False)
     print_rankings(rankings)
     console.print(
         f"Report: [bold]{report}[/bold]   Dashboard: [bold]python cli.py dashboard {study.path}[/bold]", soft_wrap=True

@@ -4,9 +4,10 @@
 `page` lays them out. Nothing here trains or ranks.
 """
 
+from resnas.report.answer import answer
 from resnas.report.figures import ReportFigure
 from resnas.report.material import Material
 from resnas.report.page import note, write_report
 from resnas.report.sections import study_figures
 
-__all__ = ["Material", "ReportFigure", "note", "study_figures", "write_report"]
+__all__ = ["Material", "ReportFigure", "answer", "note", "study_figures", "write_report"]

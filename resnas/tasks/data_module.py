@@ -1,7 +1,7 @@
 """A task from a LightningDataModule of the user's: `resnas.tasks.data_module:DataModule` in YAML.
 
-The module's loaders give batches (inputs, targets) as `resnas.tasks.task.Batch`; the options here say what shape they have.
-Lightning is not imported: whatever has the methods of a LightningDataModule will do.
+The module's loaders give batches (inputs, targets) as `resnas.tasks.task.Batch`; the options here say what shape they
+have. Lightning is not imported: whatever has the methods of a LightningDataModule will do.
 """
 
 from __future__ import annotations
@@ -119,4 +119,6 @@ def _imported(name: str) -> Any:
     try:
         return getattr(importlib.import_module(module), class_name)
     except (ImportError, AttributeError, ValueError) as error:
-        raise InputError(f"cannot import the data module {name!r}: {error}; give it as 'package.module:Class'") from error
+        raise InputError(
+            f"cannot import the data module {name!r}: {error}; give it as 'package.module:Class'"
+        ) from error

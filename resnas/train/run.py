@@ -21,6 +21,8 @@ from lightning.pytorch.loggers import CSVLogger, TensorBoardLogger
 from resnas import cost
 from resnas.architecture import Architecture
 from resnas.dilution import measure
+from resnas.errors import TrialFailed
+from resnas.model import Model
 from resnas.record import make_named
 from resnas.study import Budget
 from resnas.tasks import TASKS
@@ -73,13 +75,19 @@ class _Progress(Callback):
             raise Pruned(f"pruned at step {trainer.global_step}")
 
 
-def run_trial(spec: TrialSpec, report: Report) -> TrialResult:
+def run_trial(spec: TrialSpec, report: Report, process_started_s: float | None = None) -> TrialResult:
     """Train, validate and measure one architecture.
+
+    Args:
+        spec: what to train, on what, with which seeds.
+        report: called after each validation.
+        process_started_s: `time.time()` when the trial's process began, for the metric `start_time_s`.
 
     Raises:
         resnas.errors.TrialFailed: the loss is not finite.
         resnas.errors.InputError: the data cannot be used.
     """
+    started_s = time.time() if process_started_s is None else process_started_s
     torch.set_num_threads(spec.threads)
     _quieten_lightning()
     architecture, budget = Architecture(**spec.architecture), Budget(**spec.budget)
@@ -87,6 +95,7 @@ def run_trial(spec: TrialSpec, report: Report) -> TrialResult:
     data, shape = task.load(), task.shape()
     seed_everything(spec.seed, verbose=False)
     module = TrialModule(architecture, shape, data, budget.steps)
+    announced = _check_parameters(module.model, cost.parameters(architecture, shape))
     progress = _Progress(data, budget, report)
     trainer = make_trainer(Path(spec.folder), budget, progress)
     train = BatchStream(lambda: data.train_batches(budget.batch_size, spec.data_seed))
@@ -103,11 +112,11 @@ def run_trial(spec: TrialSpec, report: Report) -> TrialResult:
         **module.validation_metrics,
         **(progress.measurements[-1]["metrics"] if progress.measurements else {}),
         **_stability(module),
-        "parameters": cost.parameters(architecture, shape),
+        "parameters": announced,
         "flops": cost.flops(architecture, shape),
         "step_time_s": statistics.median(module.step_times_s),
         "train_time_s": time.perf_counter() - ready,
-        "first_step_at_s": module.first_step_at_s,
+        "start_time_s": module.first_step_at_s - started_s,
     }
     return TrialResult(
         **state,
@@ -148,6 +157,16 @@ def _quieten_lightning() -> None:
     """Keep banners and advice out of the trial's log; errors and our own warnings stay."""
     logging.getLogger("lightning.pytorch").setLevel(logging.WARNING)
     warnings.filterwarnings("ignore", module=r"lightning\..*")
+
+
+def _check_parameters(model: Model, announced: int) -> int:
+    """Return the number of parameters; constraints and tables rely on what the topology announces."""
+    found = sum(parameter.numel() for parameter in model.parameters())
+    if found != announced:
+        name = type(model.architecture.residual).__name__
+        more = f"{found - announced} more" if found > announced else f"{announced - found} fewer"
+        raise TrialFailed(f"{name} has {more} parameters than {name}.mixing_parameters() says; make them agree")
+    return found
 
 
 def _stability(module: TrialModule) -> dict[str, float]:
