@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import types
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Annotated, Any, Literal, NamedTuple, Union, get_args, get_origin
+from typing import Annotated, Any, Literal, NamedTuple, TypeVar, Union, get_args, get_origin
 
 from annotated_types import Ge, Gt, Le, Lt
 from pydantic import BaseModel, ConfigDict, Discriminator, ValidationError
@@ -30,6 +30,9 @@ class InputModel(Record):
     model_config = ConfigDict(use_attribute_docstrings=False)
 
 
+ModelType = TypeVar("ModelType", bound=BaseModel)
+
+
 class Problem(NamedTuple):
     """One thing that is wrong, and where."""
 
@@ -48,6 +51,18 @@ def check(document: Document, problems: Iterable[Problem]) -> None:
     parts = [document.where(first.place), dotted(first.place), first.sentence]
     more = f" (and {len(ordered) - 1} more)" if len(ordered) > 1 else ""
     raise InputError(": ".join(filter(None, parts)) + more)
+
+
+def validated(document: Document, model: type[ModelType], problems: Sequence[Problem] = ()) -> ModelType:
+    """Return the document's values as `model`. Raises InputError for the first problem, those found before included."""
+    known = {problem.place for problem in problems}
+    try:
+        read = model.model_validate(document.values)
+    except ValidationError as error:
+        check(document, [*problems, *(one for one in problems_of(error, model) if one.place not in known)])
+        raise  # not reached: there is a problem
+    check(document, problems)
+    return read
 
 
 def problems_of(error: ValidationError, model: type[BaseModel], above: Place = ()) -> list[Problem]:

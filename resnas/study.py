@@ -8,12 +8,12 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, BeforeValidator, Field, InstanceOf, SerializeAsAny, ValidationError, create_model
+from pydantic import AfterValidator, BeforeValidator, Field, InstanceOf, SerializeAsAny, create_model
 
 from resnas.by_name import empty_mapping, find_classes, named_type
 from resnas.errors import InputError
 from resnas.fingerprint import changes, derive_seed
-from resnas.problems import Problem, check, given, problems_of, unknown
+from resnas.problems import Problem, check, given, unknown, validated
 from resnas.record import Count, CountOrZero, Positive, Record, Share, class_name
 from resnas.results import METRICS, Direction
 from resnas.space import SearchSpace
@@ -235,13 +235,7 @@ def _read(document: Document) -> tuple[dict[str, Any], Task]:
     """Return the fields of a study document and its task. Raises InputError with the place of the first problem."""
     tasks, problems = find_classes(document.values.get("task"), ("task",), task_registry(), Task, "task")
     model = _study_model(tuple(tasks.items()))
-    try:
-        read: Any = model.model_validate(document.values)
-    except ValidationError as error:
-        known = {problem.place for problem in problems}
-        problems += [problem for problem in problems_of(error, model) if problem.place not in known]
-        read = None
-    check(document, problems)
+    read: Any = validated(document, model, problems)
     options = {name: getattr(read.task.options, name) for name in read.task.options.model_fields_set}
     return {name: getattr(read, name) for name in StudyFields.model_fields}, tasks[read.task.name](**options)
 

@@ -82,6 +82,31 @@ def test_a_timeout_kills_the_trial(executor, tmp_path):
     assert not alive(pid)
 
 
+def test_a_timeout_kills_what_the_trial_has_started(executor, tmp_path, monkeypatch):
+    (tmp_path / "hanging_task.py").write_text(
+        textwrap.dedent("""
+        import pathlib, subprocess, time
+        from resnas.tasks.khop import KHop
+
+        class Hanging(KHop):
+            note: str
+
+            def load(self):
+                child = subprocess.Popen(["sleep", "600"])
+                pathlib.Path(self.note).write_text(str(child.pid))
+                time.sleep(600)
+        """)
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    hanging = {"hanging_task:Hanging": {"note": str(tmp_path / "pid")}}
+    executor.submit(1, spec(tmp_path, task=hanging), Limits(timeout_s=2.0))
+    assert ending(executor).result.reason.startswith("timeout")
+    deadline = time.monotonic() + 5
+    while alive(int((tmp_path / "pid").read_text())) and time.monotonic() < deadline:
+        time.sleep(0.1)
+    assert not alive(int((tmp_path / "pid").read_text()))
+
+
 def test_a_killed_trial_is_named(executor, tmp_path):
     executor.submit(1, spec(tmp_path, steps=10**6), Limits())
     (running,) = executor._running.values()

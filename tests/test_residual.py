@@ -287,9 +287,13 @@ def test_a_graph_can_be_walked_twice_and_a_part_of_it_first(topology):
     embedding, branches = random_inputs()
     reads, _ = run(rule.start, embedding, branches)
     inputs = [embedding, branches, *rule.parameters()]
-    once = torch.autograd.grad(reads[-1].sum(), inputs, retain_graph=True)
-    torch.autograd.grad(reads[3].sum(), [embedding], retain_graph=True)
-    assert_equal(torch.autograd.grad(reads[-1].sum(), inputs), once, tolerance=1e-14)
+    fresh, _ = run(rule.start, embedding, branches)
+    part = torch.autograd.grad(fresh[3].sum(), inputs)
+    whole = torch.autograd.grad(reads[-1].sum(), inputs, retain_graph=True)
+    assert_equal(torch.autograd.grad(reads[3].sum(), inputs, retain_graph=True), part, tolerance=1e-14)
+    torch.autograd.grad(reads[-1].sum(), [branches], retain_graph=True)  # never comes to the start
+    assert_equal(torch.autograd.grad(reads[3].sum(), inputs, retain_graph=True), part, tolerance=1e-14)
+    assert_equal(torch.autograd.grad(reads[-1].sum(), inputs), whole, tolerance=1e-14)
 
 
 @fast_topologies

@@ -89,6 +89,10 @@ class _SoftmaxWeighting(Weighting):
                 logits *= inverse_rms
             self._logits.update({(source, read): row for read, row in zip(reads, logits, strict=True)})
 
+    def start_backward(self) -> None:
+        self._query_gradients.clear()
+        self._logit_gradients.clear()
+
     def weights(self, read: int, values: Sequence[Tensor]) -> list[Tensor]:
         if read < self._first:
             return [values[0].new_ones((1, 1))]
@@ -130,8 +134,6 @@ class _SoftmaxWeighting(Weighting):
         gradient = torch.zeros_like(self._queries)
         for rows, part in self._query_gradients.values():
             gradient[rows] += part
-        self._query_gradients.clear()
-        self._logit_gradients.clear()
         return (gradient.to(self._query_dtype),)
 
     def _key_backward(

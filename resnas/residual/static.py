@@ -78,6 +78,9 @@ class _ScalarWeighting(Weighting):
         self._table = scalars.detach().to(dtype)
         self._gradient = torch.zeros_like(scalars)
 
+    def start_backward(self) -> None:
+        self._gradient = torch.zeros_like(self._gradient)
+
     def weights(self, read: int, values: Sequence[Tensor]) -> list[Tensor]:
         return list(self._table[_entries(read)].unsqueeze(1).unbind(0))
 
@@ -85,5 +88,4 @@ class _ScalarWeighting(Weighting):
         self._gradient[_entries(read)] = torch.cat(list(gradients)).to(self._gradient.dtype)
 
     def parameter_gradients(self) -> tuple[Tensor | None, ...]:
-        gradient, self._gradient = self._gradient, torch.zeros_like(self._gradient)
-        return (gradient,)
+        return (self._gradient,)

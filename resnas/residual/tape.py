@@ -80,6 +80,10 @@ class Weighting(ABC):
         """Take note of a new source [tokens, width]."""
 
     @abstractmethod
+    def start_backward(self) -> None:
+        """Forget what an earlier backward pass over the same graph, or over a part of it, has left."""
+
+    @abstractmethod
     def weights(self, read: int, values: Sequence[Tensor]) -> list[Tensor]:
         """Return a weight per group of the read, each broadcastable to [tokens, width]; `values` are the groups'
         values."""
@@ -135,6 +139,7 @@ class Tape:
         task = torch._C._current_graph_task_id()
         if task != self._pass:  # another backward pass over the same graph starts afresh
             self._pass = task
+            self.weighting.start_backward()
             self._gradients.clear()
             self._pool_gradients.clear()
         self._gradients[read] = gradient

@@ -15,7 +15,7 @@ from resnas import cost
 from resnas.architecture import Architecture, Stack, Training
 from resnas.by_name import find_classes
 from resnas.errors import InputError
-from resnas.problems import Problem, check, problems_of
+from resnas.problems import Problem, check, validated
 from resnas.residual import TOPOLOGIES, Fixed, Topology
 from resnas.space.dimensions import Choices, Dimension, RandomTrial, TrialLike, Value
 from resnas.space.model import FORMAT_VERSION, Constraints, dimensions, space_model
@@ -75,13 +75,7 @@ class SearchSpace:
             residual, ("architecture", "residual"), TOPOLOGIES, Topology, "residual topology"
         )
         model = space_model(topologies)
-        try:
-            read: Any = model.model_validate(document.values)
-        except ValidationError as error:
-            known = {problem.place for problem in problems}
-            problems += [problem for problem in problems_of(error, model) if problem.place not in known]
-            read = None
-        check(document, problems)
+        read: Any = validated(document, model, problems)
         prefix = "architecture."
         space = cls(
             stack={prefix + name: one for name, one in dimensions(read.architecture, Stack)},
