@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Sequence
 
 import pandas
 
 from resnas.comparison import comparable
+from resnas.files import write_json, write_text
 from resnas.ranking import Ranking, rank
 from resnas.results import RecordedTrial, property_names, table
 from resnas.study import Study, derive_seed
@@ -36,7 +36,8 @@ def analyse(
             progress=_part(progress, target, position, len(targets)),
         )
         rankings.append(ranking)
-    _keep(study, rankings)
+    if targets == study.ranking.targets:
+        _keep(study, rankings)
     return rankings
 
 
@@ -50,7 +51,6 @@ def _part(progress: Progress | None, target: str, position: int, parts: int) -> 
 def _keep(study: Study, rankings: Sequence[Ranking]) -> None:
     folder = study.results_folder
     frames = [ranking.to_frame() for ranking in rankings]
-    pandas.concat([frame for frame in frames if len(frame)] or frames).to_csv(folder / "ranking.csv", index=False)
-    (folder / "ranking.json").write_text(
-        json.dumps([ranking.to_dict() for ranking in rankings], indent=1), encoding="utf-8"
-    )
+    joined = pandas.concat([frame for frame in frames if len(frame)] or frames)
+    write_text(folder / "ranking.csv", joined.to_csv(index=False))
+    write_json(folder / "ranking.json", [ranking.to_dict() for ranking in rankings])

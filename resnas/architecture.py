@@ -123,17 +123,17 @@ class Architecture(Stack):
 
         The mixing multiplier does not apply where nothing in the depth-mixing matrix is trained.
         """
-        learned = self.residual.weights_learned
+        residual = self.residual.properties(self.sublayers)
         stack = {name: getattr(self, name) for name in Stack.model_fields}
         training = self.training.model_dump()
-        if not learned:
+        if not residual["weights_learned"]:
             training["mixing_lr_multiplier"] = None
         mixing = {"mixing_parameters": self.residual.mixing_parameters(self.sublayers, self.width)}
         conditional: dict[str, Scalar] = dict.fromkeys(("key_norm", "window_sources", "per_channel"))
         return {
             "family": self.family,
             **conditional,
-            **self.residual.properties(self.sublayers),
+            **residual,
             **mixing,
             **stack,
             **training,

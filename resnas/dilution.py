@@ -110,7 +110,7 @@ class Dilution:
 
 
 def measure(model: Model, batch: Batch) -> Dilution:
-    """Measure a model on one batch, in evaluation mode; costs S + 3 forward passes and one backward pass."""
+    """Measure a model on one batch, in evaluation mode; costs S + 2 forward passes and one backward pass."""
     training = model.training
     model.eval()
     try:

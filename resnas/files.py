@@ -14,14 +14,22 @@ import yaml
 from resnas.study import Study
 
 
+def write_text(path: Path, text: str) -> None:
+    """Write text, whole or not at all."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    partial = path.with_suffix(path.suffix + ".partial")
+    partial.write_text(text, encoding="utf-8")
+    partial.replace(path)
+
+
 def write_json(path: Path, values: Any) -> None:
     """Write JSON."""
-    _write(path, json.dumps(values, indent=1))
+    write_text(path, json.dumps(values, indent=1))
 
 
 def write_yaml(path: Path, values: Any) -> None:
     """Write YAML."""
-    _write(path, yaml.safe_dump(values, sort_keys=False, allow_unicode=True))
+    write_text(path, yaml.safe_dump(values, sort_keys=False, allow_unicode=True))
 
 
 def study_as_used(study: Study) -> dict[str, Any]:
@@ -50,10 +58,3 @@ def environment(study: Study, slots: int) -> dict[str, Any]:
         "threads_per_trial": study.search.threads_per_trial,
         "seed": study.search.seed,
     }
-
-
-def _write(path: Path, text: str) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    partial = path.with_suffix(path.suffix + ".partial")
-    partial.write_text(text, encoding="utf-8")
-    partial.replace(path)

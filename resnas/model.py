@@ -199,6 +199,7 @@ class Model(nn.Module):
         embedding: Tensor = self.embedding(inputs)
         if self.positions is not None:
             embedding = embedding + self.positions.weight[: inputs.shape[1]]
+        embedding = embedding.to(self.head.weight.dtype)  # the stream keeps its precision under autocast
         return root_mean_square_normalised(embedding) if self.architecture.norm == "post" else embedding
 
     def _initialise(self) -> None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import csv
 from collections.abc import Iterable, Sequence
+from enum import Enum
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, Protocol
 
@@ -59,6 +60,11 @@ class RecordedTrial(Protocol):
         ...
 
     @property
+    def state(self) -> Enum:
+        """Optuna's state: WAITING, RUNNING, COMPLETE, PRUNED or FAIL."""
+        ...
+
+    @property
     def user_attrs(self) -> dict[str, Any]:
         """Attributes as the search wrote them."""
         ...
@@ -86,6 +92,15 @@ class Recorded(NamedTuple):
         """Read the attributes of a trial."""
         names = {name: f"resnas.{name}" for name in cls._fields}
         return cls(**{name: trial.user_attrs[full] for name, full in names.items() if full in trial.user_attrs})
+
+
+def ending_counts(trials: Iterable[RecordedTrial]) -> dict[str, int]:
+    """Return how many trials ended how; those that wait in the queue or run, and infeasible ones, included."""
+    counts = dict.fromkeys(COUNTED, 0)
+    for trial in trials:
+        ending = "queued" if trial.state.name == "WAITING" else Recorded.of(trial).ending
+        counts[ending] = counts.get(ending, 0) + 1
+    return counts
 
 
 def metrics_of(trial: RecordedTrial) -> dict[str, float]:

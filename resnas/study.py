@@ -60,7 +60,7 @@ class Budget(Record):
     batch_size: Count = 16
     """Examples per step."""
     validations: Count = 4
-    """How many times during training the validation loss is taken, the last after the last step."""
+    """How many times during training the validation metrics are taken (at most), the last after the last step."""
     validation_batches: Count = 16
     """Fixed batches of the validation split that are used."""
     measure_at: Annotated[list[Share], AfterValidator(_rising_to_one)] = Field([0.25, 0.5, 1.0])
@@ -157,7 +157,7 @@ class Study(StudyFields):
             )
         search_space = SearchSpace.load(space_path, inner)
         directions = known_metrics(task)
-        problems = [*_unknown_metrics(values, directions), *_impossible(values, search_space)]
+        problems = [*_unknown_metrics(values, directions), *_impossible(values, search_space, task)]
         check(document, problems)
         objectives = {name: given or directions[name] for name, given in values["objectives"].items()}
         return cls(**values | {"objectives": objectives}, task=task, path=Path(path), search_space=search_space)
@@ -188,6 +188,7 @@ class Study(StudyFields):
             "task": {self.task_name: self.task.model_dump(mode="json")},
             "budget": self.budget.model_dump(mode="json"),
             "objectives": dict(self.objectives),
+            "search": {"seed": self.search.seed},
         }
 
 
@@ -257,13 +258,19 @@ def _unknown_metrics(values: dict[str, Any], directions: dict[str, Direction]) -
     return [Problem(place, unknown(name, directions, "metric")) for place, name in named if name not in directions]
 
 
-def _impossible(values: dict[str, Any], space: SearchSpace) -> list[Problem]:
+def _impossible(values: dict[str, Any], space: SearchSpace, task: Task) -> list[Problem]:
     """Return what is wrong between fields that are each right."""
     search, objectives, budget = values["search"], values["objectives"], values["budget"]
+    known_at_validation = ["val_loss", *task.metric_directions]
     problems = []
     if search.pruner != "none" and len(objectives) > 1:
         sentence = f"{search.pruner!r} needs exactly one objective, not {len(objectives)} ({', '.join(objectives)})"
         problems.append(Problem(("search", "pruner"), f"{sentence}; set it to none or name one objective"))
+    elif search.pruner != "none" and (unseen := objectives.keys() - known_at_validation):
+        sentence = (
+            f"{search.pruner!r} needs an objective that is known during training ({', '.join(known_at_validation)})"
+        )
+        problems.append(Problem(("search", "pruner"), f"{sentence}, not {unseen.pop()}; set it to none"))
     if search.sampler == "grid" and (continuous := space.continuous()):
         sentence = f"'grid' needs a discrete space, but {continuous[0]} is a continuous range"
         problems.append(Problem(("search", "sampler"), f"{sentence}; give it a list or a step, or use another sampler"))

@@ -13,8 +13,6 @@ import traceback
 from resnas.cli.app import app
 from resnas.errors import ResnasError
 
-INTERRUPTED = 130
-
 
 def main() -> None:
     """Run the command line."""
@@ -26,8 +24,6 @@ def main() -> None:
         app()
     except ResnasError as error:
         _end(str(error), error.exit_code, debug)
-    except KeyboardInterrupt:
-        _end("interrupted", INTERRUPTED, debug)
     except BrokenPipeError:
         sys.exit(1)
     except Exception as error:

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Sequence
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -12,7 +13,9 @@ from typing import Any
 from resnas import cost
 from resnas.architecture import Architecture
 from resnas.cli.tables import clock, make_console, print_rows
+from resnas.errors import InputError
 from resnas.space import SearchSpace
+from resnas.space.dimensions import RandomTrial
 from resnas.study import Budget, Study
 from resnas.tasks import TASKS
 from resnas.tasks.task import Task, TaskShape
@@ -29,8 +32,8 @@ def run_check(path: Path, examples: int, seed: int, overrides: list[str], format
     task: Task = study.task if study else TASKS["text"]()
     shape = task.shape()
     random = Random(seed)
-    drawn = [space.build(space.draw(random)) for _ in range(max(PROBED, examples))]
-    feasible = [architecture for architecture in drawn if space.infeasible(architecture, shape) is None]
+    drawn = [_drawn(space, random, shape) for _ in range(max(PROBED, examples))]
+    feasible = [one for one in drawn if isinstance(one, Architecture)]
     rows = [_row(architecture, shape, study.budget if study else Budget()) for architecture in feasible[:examples]]
     if format != "table":
         print_rows(rows, format)
@@ -47,15 +50,27 @@ def _is_space(path: Path) -> bool:
     return "space" not in values and any(key in values for key in ("architecture", "training", "constraints"))
 
 
+def _drawn(space: SearchSpace, random: Random, shape: TaskShape) -> Architecture | str:
+    """Return an architecture at random, or why it is infeasible."""
+    try:
+        architecture = space.sample(RandomTrial(random))
+    except InputError as refused:  # by the validator of a user's topology
+        return str(refused)
+    return space.infeasible(architecture, shape) or architecture
+
+
 def _facts(
-    space: SearchSpace, study: Study | None, drawn: list[Architecture], feasible: list[Architecture], shape: TaskShape
+    space: SearchSpace,
+    study: Study | None,
+    drawn: Sequence[Architecture | str],
+    feasible: Sequence[Architecture],
+    shape: TaskShape,
 ) -> list[str]:
     """Return what there is to say about size, feasibility and time."""
     count, continuous = space.count(), space.continuous()
     size = f"{count:,} assignments" if count is not None else f"continuous in {', '.join(continuous)}"
     lines = [f"Space: {len(space.parameters)} parameters that vary, {size}"]
-    infeasible = [space.infeasible(architecture, shape) for architecture in drawn]
-    reasons = [reason for reason in infeasible if reason]
+    reasons = [one for one in drawn if isinstance(one, str)]
     if reasons:
         lines.append(f"Infeasible: {len(reasons) / len(drawn):.0%} of {len(drawn)} random draws, such as: {reasons[0]}")
     if space.baseline() is None:
@@ -63,7 +78,7 @@ def _facts(
     if study is None:
         lines.append("Costs below are for the text task; a study may name another")
         return lines
-    workers = study.search.workers or os.cpu_count() or 1
+    workers = study.search.workers or max(1, (os.cpu_count() or 1) // study.search.threads_per_trial)
     mean_s = sum(_seconds(one, shape, study.budget) for one in feasible) / max(1, len(feasible))
     search, objectives = study.search, ", ".join(study.objectives)
     expected = clock(search.n_trials * mean_s / workers)

@@ -68,7 +68,7 @@ def _conclude(study: Study, console: Console) -> None:
 
 @contextlib.contextmanager
 def _stopped_by_signals(coordinator: Coordinator, console: Console) -> Iterator[None]:
-    """The first Ctrl-C or SIGTERM ends the search cleanly, a second one at once."""
+    """The first Ctrl-C or SIGTERM ends the search cleanly, a Ctrl-C after it at once."""
 
     def stop(number: int, frame: FrameType | None) -> None:
         coordinator.stop()

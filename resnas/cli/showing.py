@@ -15,7 +15,7 @@ from resnas.cli.tables import make_console, print_rows
 from resnas.comparison import comparable, pareto_front, trained
 from resnas.errors import InputError
 from resnas.problems import unknown
-from resnas.results import Recorded, RecordedTrial, table
+from resnas.results import COUNTED, Recorded, RecordedTrial, ending_counts, table
 from resnas.search import existing_study, load_trials
 from resnas.study import Study, known_metrics
 
@@ -32,9 +32,9 @@ def run_status(path: Path, overrides: list[str], format: str) -> None:
     if format != "table":
         print_rows(table(trials), format)
         return
-    endings = Counter(Recorded.of(trial).ending for trial in trials if trial.user_attrs)
-    done = sum(endings[ending] for ending in ("complete", "pruned", "failed"))
-    listed = ", ".join(f"{count} {ending}" for ending, count in endings.most_common())
+    endings = ending_counts(trials)
+    done = sum(endings[ending] for ending in COUNTED)
+    listed = ", ".join(f"{count} {ending}" for ending, count in endings.items() if count)
     make_console().print(f"[bold]{study.name}[/bold]: {done} of {study.search.n_trials} trials ({listed})")
     reasons = Counter(Recorded.of(trial).reason for trial in trials if Recorded.of(trial).ending == "failed")
     if reasons:

@@ -12,7 +12,7 @@ from scipy import stats
 from resnas.comparison import Trained, pareto_front, sign
 from resnas.report.material import BASELINE_FAMILY, Material, unit
 from resnas.report.words import counted, joined, number
-from resnas.results import METRICS, Direction
+from resnas.results import METRICS, Direction, ending_counts
 
 QUESTION = (
     "On this data, at this size and budget: which residual topology should be used, and which of its properties "
@@ -115,17 +115,8 @@ def _trade_off(material: Material) -> str:
 
 
 def _why_none(material: Material) -> str:
-    endings = [f"{counted(n, 'trial')} {ending}" for ending, n in ending_counts(material).items() if n]
+    endings = [f"{counted(n, 'trial')} {ending}" for ending, n in ending_counts(material.trials).items() if n]
     return f"So far: {joined(endings)}." if endings else "No trial was started yet."
-
-
-def ending_counts(material: Material) -> dict[str, int]:
-    """Return how many trials ended how, those that were never trained included."""
-    counts = dict.fromkeys(("complete", "pruned", "failed"), 0)
-    for trial in material.trials:
-        ending = str(trial.user_attrs.get("resnas.ending", "queued" if trial.state.name == "WAITING" else "running"))
-        counts[ending] = counts.get(ending, 0) + 1
-    return counts
 
 
 class Disagreement(NamedTuple):

@@ -17,6 +17,7 @@ from resnas.report.style import DIVERGING, GREY, HEIGHT_PX, Mark, axis, family_m
 from resnas.report.words import number
 from resnas.results import Direction
 
+SEARCHED = "chosen by the search"
 DASHES = ("solid", "dash", "dot", "dashdot")
 MOST_DRAWN_AT_ONCE = 4
 """Bands; further depths start hidden and are switched on in the legend."""
@@ -191,19 +192,17 @@ def best_so_far_figure(rows: Sequence[dict[str, object]], objective: str, direct
     points = [(int(str(row["number"])), _number(row.get(objective)), str(row["origin"])) for row in rows]
     points = sorted(point for point in points if math.isfinite(point[1]))
     figure = go.Figure(layout=layout())
-    kinds: dict[str, tuple[str, ...]] = {"drawn at random": ("random",), "baseline": ("baseline",)}
-    named = {origin for origins in kinds.values() for origin in origins}
-    kinds["chosen by the search"] = tuple(sorted({origin for _, _, origin in points} - named))
-    symbols = {"drawn at random": "circle-open", "baseline": "x-thin-open", "chosen by the search": "circle"}
-    for kind, origins in kinds.items():
-        chosen = [point for point in points if point[2] in origins]
+    kinds = {"random": "drawn at random", "baseline": "baseline", "grid": "of the grid", "replicate": "further seed"}
+    symbols = dict(zip(kinds.values(), ("circle-open", "x-thin-open", "square-open", "diamond-open"), strict=True))
+    for kind in (*symbols, SEARCHED):
+        chosen = [point for point in points if kinds.get(point[2], SEARCHED) == kind]
         if chosen:
             figure.add_scatter(
                 x=[point[0] for point in chosen],
                 y=[point[1] for point in chosen],
                 mode="markers",
                 name=f"{kind} (n = {len(chosen)})",
-                marker={"symbol": symbols[kind], "size": 8, "color": GREY, "line": {"width": 1.5}},
+                marker={"symbol": symbols.get(kind, "circle"), "size": 8, "color": GREY, "line": {"width": 1.5}},
                 hovertemplate=f"trial %{{x}}: {objective} %{{y:.4g}}<extra>{escape(kind)}</extra>",
             )
     figure.add_scatter(

@@ -10,9 +10,9 @@ from typing import Any
 from optuna.trial import FrozenTrial
 
 from resnas.comparison import finite
-from resnas.report.answer import ending_counts
 from resnas.report.material import Material, unit
 from resnas.report.words import counted, duration, joined, number
+from resnas.results import ending_counts
 
 
 def facts(material: Material) -> dict[str, str]:
@@ -65,7 +65,7 @@ def _baselines(baselines: Any) -> str:
 
 def _endings(material: Material) -> str:
     asked = f"{material.study.search.n_trials} asked for"
-    return joined([asked, *[f"{n} {ending}" for ending, n in ending_counts(material).items() if n]])
+    return joined([asked, *[f"{n} {ending}" for ending, n in ending_counts(material.trials).items() if n]])
 
 
 def _origins(material: Material) -> str:
@@ -80,7 +80,7 @@ def _left_out(material: Material) -> str:
         parts.append(
             f"{counted(missing, 'complete trial')} without measurements over depth (left out of those figures only)"
         )
-    ended = ending_counts(material)
+    ended = ending_counts(material.trials)
     if ended["pruned"] + ended["failed"]:
         parts.append("pruned and failed trials, from every comparison")
     return joined(parts) or "nothing"

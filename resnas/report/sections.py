@@ -131,9 +131,9 @@ def over_trials(material: Material) -> list[ReportFigure]:
     for name, direction in material.objectives.items():
         figure = figures.best_so_far_figure(material.compared, name, direction)
         caption = (
-            "Each point is a complete trial, the line is the best up to it. Hollow points were drawn at random, "
-            "filled ones were chosen by the search in the light of earlier trials, so they crowd where it looked "
-            "good. A level line says that nothing better was found."
+            "Each point is a complete trial, the line is the best up to it. Filled points were "
+            "chosen by the search in the light of earlier trials, so they crowd where it looked good; hollow ones "
+            "were not. A level line says that nothing better was found."
         )
         drawn.append(ReportFigure(_id(f"best-so-far-{name}"), f"Best {name} so far", caption, figure))
     if len(material.objectives) > 1:

@@ -83,8 +83,11 @@ class DepthAttention(Topology):
         return logits + super().mixing_flops(sublayers, width)
 
     def properties(self, sublayers: int) -> dict[str, Scalar]:
-        """Add `key_norm`."""
-        return super().properties(sublayers) | {"key_norm": self.key_norm}
+        """Add `key_norm`; a topology whose reads all have one source has nothing to learn or to choose."""
+        found = super().properties(sublayers) | {"key_norm": self.key_norm}
+        if not self.queried_reads(sublayers):
+            found |= {"weights_learned": False, "token_dependent": False, "key_norm": None}
+        return found
 
 
 class FullDepthAttention(DepthAttention):

@@ -241,8 +241,9 @@ class _Start(Function):
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, handle: Tensor) -> Any:
-        gradient = ctx.tape.source_gradient(0)
-        return None, gradient, *ctx.tape.weighting.parameter_gradients()
+        with _full_precision(handle.device):
+            gradient = ctx.tape.source_gradient(0)
+            return None, gradient, *ctx.tape.weighting.parameter_gradients()
 
 
 class _Write(Function):
@@ -256,7 +257,8 @@ class _Write(Function):
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, handle: Tensor) -> Any:
-        return None, ctx.tape.source_gradient(ctx.source), handle
+        with _full_precision(handle.device):
+            return None, ctx.tape.source_gradient(ctx.source), handle
 
 
 class _Read(Function):
@@ -269,5 +271,6 @@ class _Read(Function):
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, gradient: Tensor) -> Any:
-        ctx.tape.read_backward(ctx.read, gradient.contiguous())
+        with _full_precision(gradient.device):
+            ctx.tape.read_backward(ctx.read, gradient.contiguous())
         return None, gradient.new_zeros(())

@@ -5,9 +5,10 @@ It proposes architectures, hands them to an executor, answers their reports, and
 
 from __future__ import annotations
 
+import itertools
 import math
 import time
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
@@ -78,7 +79,8 @@ class Coordinator:
         self._stop = False
         self._running: dict[int, RunningTrial] = {}
         self._endings: Counter[str] = Counter()
-        self._replicates: Counter[str] = Counter()
+        self._replicates: defaultdict[str, set[int]] = defaultdict(set)
+        """The replicates of each architecture (by key) that have ended or run."""
         self._failures: list[str] = []
         self._durations_s: list[float] = []
         self._best: dict[str, Any] | None = None
@@ -103,7 +105,8 @@ class Coordinator:
             self._prepare(optuna_study)
             optuna_study.pruner = proposals.pruner(self._study)
             requeue_unfinished(optuna_study, "interrupted: its coordinator died")
-            proposals.enqueue_start(self._study, optuna_study)
+            if not proposals.enqueue_start(self._study, optuna_study):
+                self._last = "no baseline: the space has no feasible architecture with the residual `fixed`"
             self._recall(optuna_study)
             try:
                 return self._loop(optuna_study)
@@ -142,9 +145,11 @@ class Coordinator:
         """Take up the trials of earlier runs."""
         for trial in optuna_study.get_trials(deepcopy=False):
             recorded = Recorded.of(trial)
+            if recorded.key:
+                self._replicates[recorded.key] |= {recorded.replicate} if recorded.ending in COUNTED else set()
             if recorded.ending in COUNTED:
                 self._endings[recorded.ending] += 1
-                self._replicates[recorded.key] += 1
+            if recorded.ending == "complete":
                 self._note_best(trial.values, trial.number, recorded.label)
 
     def _left(self) -> int:
@@ -157,28 +162,30 @@ class Coordinator:
         if proposal is None:
             return False
         trial, architecture, origin = proposal
-        spec = self._spec(architecture, trial.number)
+        if architecture.key not in self._replicates:
+            proposals.enqueue_replicates(self._study, optuna_study, trial)
+        replicate = next(free for free in itertools.count() if free not in self._replicates[architecture.key])
+        spec = self._spec(architecture, replicate, trial.number)
         set_attributes(
             optuna_study,
             trial,
             architecture=spec.architecture,
             key=architecture.key,
             label=architecture.label,
-            replicate=self._replicates[architecture.key],
+            replicate=replicate,
             seed=spec.seed,
             data_seed=spec.data_seed,
             origin=origin,
         )
-        proposals.enqueue_replicates(self._study, optuna_study, trial, list(self._replicates), architecture.key)
-        self._replicates[architecture.key] += 1
+        self._replicates[architecture.key].add(replicate)
         search = self._study.search
         self._executor.submit(trial.number, spec, Limits(search.trial_timeout_s, search.memory_limit_gib))
         self._running[trial.number] = RunningTrial(trial, architecture.label, origin)
         return True
 
-    def _spec(self, architecture: Architecture, number: int) -> TrialSpec:
+    def _spec(self, architecture: Architecture, replicate: int, number: int) -> TrialSpec:
         """Return what the trial is told; batches depend on the replicate alone, so that architectures are paired."""
-        seed, replicate = self._study.search.seed, self._replicates[architecture.key]
+        seed = self._study.search.seed
         return TrialSpec(
             architecture=architecture.model_dump(mode="json"),
             task={self._study.task_name: self._study.task.model_dump(mode="json")},
@@ -194,8 +201,10 @@ class Coordinator:
         running.step = event.step
         prune = False
         if self._study.search.pruner != "none":
-            running.trial.report(event.value, event.step)
-            prune = running.origin != "baseline" and running.trial.should_prune()
+            (objective,) = self._study.objectives
+            running.trial.report(event.metrics[objective], event.step)
+            spared = running.origin == "baseline" or event.step >= self._study.budget.steps
+            prune = not spared and running.trial.should_prune()
         self._executor.answer(event.number, prune)
 
     def _end(self, optuna_study: optuna.Study, event: Ended) -> None:

@@ -111,8 +111,9 @@ def requeue_unfinished(optuna_study: optuna.Study, reason: str) -> int:
     for trial in unfinished:
         set_attributes(optuna_study, trial, ending="interrupted", reason=reason)
         optuna_study.tell(trial.number, state=TrialState.FAIL)
-        if Recorded.of(trial).architecture is not None:
-            optuna_study.enqueue_trial(trial.params, user_attrs={"resnas.origin": Recorded.of(trial).origin})
+        queued = trial.system_attrs.get("fixed_params") or (trial.params if Recorded.of(trial).key else None)
+        if queued:
+            optuna_study.enqueue_trial(queued, user_attrs={"resnas.origin": Recorded.of(trial).origin})
     return len(unfinished)
 
 

@@ -34,7 +34,6 @@ class TrialModule(LightningModule):
         self.gradient_norms: list[float] = []
         self.step_times_s: list[float] = []
         self.validation_metrics: dict[str, float] = {}
-        self.validated_step = 0
         self._sums: dict[str, list[float]] = {}
         self._step_started = 0.0
         self.first_step_at_s = 0.0
@@ -100,7 +99,6 @@ class TrialModule(LightningModule):
         self.validation_metrics = {name: value / count for name, (value, count) in self._sums.items() if count}
         if not math.isfinite(self.validation_metrics["val_loss"]):
             raise TrialFailed(f"non-finite validation loss at training step {self.global_step}")
-        self.validated_step = max(self.global_step, self.validated_step)
         self.log("val_loss", self.validation_metrics["val_loss"], logger=False)
         self._write(self.validation_metrics)
 

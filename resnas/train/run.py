@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 import platform
 import statistics
 import time
@@ -17,6 +18,7 @@ import torch
 from lightning.pytorch import Callback, Trainer, seed_everything
 from lightning.pytorch.callbacks import ModelCheckpoint
 from lightning.pytorch.loggers import CSVLogger, TensorBoardLogger
+from lightning.pytorch.plugins.environments import LightningEnvironment
 
 from resnas import cost
 from resnas.architecture import Architecture
@@ -34,8 +36,8 @@ from resnas.trial import TrialResult, TrialSpec
 if TYPE_CHECKING:
     from resnas.tasks.task import Batch
 
-Report = Callable[[int, float], bool]
-"""Called after each validation with the step and the validation loss; True asks the trial to stop (pruning)."""
+Report = Callable[[int, dict[str, float]], bool]
+"""Called after each validation with the step and its metrics; True asks the trial to stop (pruning)."""
 MEASURED_EXAMPLES = 16
 """Of the validation split, the same for every trial."""
 
@@ -45,7 +47,7 @@ class Pruned(Exception):
 
 
 class BatchStream:
-    """Batches as Lightning wants them: an iterable, with a length where there is one."""
+    """Batches as Lightning wants them: an iterable."""
 
     def __init__(self, batches: Callable[[], Iterator[Batch]]) -> None:
         self._batches = batches
@@ -59,19 +61,21 @@ class _Progress(Callback):
 
     def __init__(self, data: TaskData, budget: Budget, report: Report) -> None:
         self._report = report
+        self._last_step = budget.steps
         self._measure_steps = {max(1, round(share * budget.steps)) for share in budget.measure_at}
         self._batch = data.batches("validation", MEASURED_EXAMPLES, limit=1)[0]
         self.measurements: list[dict[str, Any]] = []
 
     def on_train_batch_end(self, trainer: Trainer, module: Any, *_: Any) -> None:
+        if trainer.global_step == self._last_step:
+            trainer.should_stop = True  # makes Lightning validate once more, whatever the interval
         if trainer.global_step in self._measure_steps:
             inputs, targets = self._batch
-            with trainer.precision_plugin.forward_context():
-                measured = measure(module.model, (inputs.to(module.device), targets.to(module.device)))
+            measured = measure(module.model, (inputs.to(module.device), targets.to(module.device)))
             self.measurements.append({"step": trainer.global_step, **asdict(measured)})
 
     def on_validation_end(self, trainer: Trainer, module: Any) -> None:
-        if self._report(trainer.global_step, module.validation_metrics["val_loss"]):
+        if self._report(trainer.global_step, module.validation_metrics):
             raise Pruned(f"pruned at step {trainer.global_step}")
 
 
@@ -104,8 +108,6 @@ def run_trial(spec: TrialSpec, report: Report, process_started_s: float | None =
     state: dict[str, Any] = {"state": "complete"}
     try:
         trainer.fit(module, train, BatchStream(lambda: iter(validation)))
-        if module.validated_step != budget.steps:
-            trainer.validate(module, BatchStream(lambda: iter(validation)), verbose=False)
     except Pruned as pruned:
         state = {"state": "pruned", "reason": str(pruned)}
     metrics = {
@@ -130,16 +132,19 @@ def run_trial(spec: TrialSpec, report: Report, process_started_s: float | None =
 def make_trainer(folder: Path, budget: Budget, progress: Callback) -> Trainer:
     """Return a quiet trainer that keeps its files in the trial's folder: metrics as CSV and TensorBoard, two
     checkpoints."""
-    bfloat16 = torch.cuda.is_available() and torch.cuda.is_bf16_supported()
+    cuda = torch.cuda.is_available()
+    bfloat16 = cuda and torch.cuda.is_bf16_supported()
     checkpoint = ModelCheckpoint(
         folder / "checkpoints", filename="best", monitor="val_loss", save_last=True, enable_version_counter=False
     )
     return Trainer(
         max_steps=budget.steps,
-        accelerator="auto",
+        accelerator="cuda" if cuda else "cpu",
         devices=1,
+        deterministic="warn" if cuda else None,
+        plugins=[LightningEnvironment()],  # a trial is one process, also where a cluster has set its variables
         precision="bf16-mixed" if bfloat16 else "32-true",
-        val_check_interval=max(1, budget.steps // budget.validations),
+        val_check_interval=math.ceil(budget.steps / budget.validations),
         check_val_every_n_epoch=None,
         num_sanity_val_steps=0,
         logger=[

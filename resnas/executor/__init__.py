@@ -1,0 +1,11 @@
+"""Runs trials in processes; knows nothing of studies.
+
+`events` says what an executor is, `local` runs trials on this machine, `process` is what happens inside the process of
+a trial.
+"""
+
+from resnas.executor.events import Ended, Executor, Limits, Reported
+from resnas.executor.local import LocalExecutor
+from resnas.executor.process import inspect_task
+
+__all__ = ["Ended", "Executor", "Limits", "LocalExecutor", "Reported", "inspect_task"]
