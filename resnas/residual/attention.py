@@ -61,7 +61,7 @@ class DepthAttentionRule(Rule):
 class _SoftmaxWeighting(Weighting):
     """Logits of all future reads when a source is written; softmax when it is read. In float32 at least.
 
-    Tables are indexed [source][read - first], each row one number per token.
+    Logits are kept by (source, read), one number per token, until they are read.
     """
 
     def __init__(self, rule: DepthAttentionRule, first: int, dtype: torch.dtype) -> None:
