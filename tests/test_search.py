@@ -149,6 +149,24 @@ def test_a_signal_leaves_nothing_running_and_the_next_run_goes_on(make, kind):
     assert Recorded.of(trials[0]).seed == Recorded.of(trials[1]).seed
 
 
+@pytest.mark.parametrize("delay_s", [0.5, 1.5])
+def test_ctrl_c_in_a_terminal_during_start_up_is_clean(make, delay_s):
+    """A terminal sends it to the whole group: the fork server and the process that looks at the data as well."""
+    study = make("budget.steps=3000")
+    command = [sys.executable, "-m", "resnas.cli", "search", str(study.path), "--set", "budget.steps=3000"]
+    process = subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, start_new_session=True
+    )
+    assert process.stdout is not None
+    first = process.stdout.readline()  # from here on the search handles signals
+    time.sleep(delay_s)
+    os.killpg(process.pid, signal.SIGINT)
+    output, _ = process.communicate(timeout=40)
+    assert process.returncode == 130, first + output
+    assert "Traceback" not in output
+    assert "go on with" in output
+
+
 def test_replicates_are_the_same_architecture_with_new_seeds(make):
     trials = run(make("search.n_trials=4", "search.replicates=2"))
     recorded = [Recorded.of(trial) for trial in trials]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import signal
 from collections.abc import Iterator
 from pathlib import Path
@@ -21,6 +22,8 @@ from resnas.search import Coordinator, load_trials
 from resnas.study import Study
 
 INTERRUPTED = 130
+STANDARD_ERROR = 2
+STOPPING = "Stopping: running trials are ended and will run again next time …\n"
 
 
 def run_search(path: Path, overrides: list[str]) -> None:
@@ -34,7 +37,7 @@ def run_search(path: Path, overrides: list[str]) -> None:
         console.print(
             f"[bold]{study.name}[/bold]: {trials}, {executor.slots} at a time; results in {study.results_folder}"
         )
-        with _stopped_by_signals(coordinator, console):
+        with _stopped_by_signals(coordinator):
             finished = coordinator.run()
     if not finished:
         console.print(f"Stopped. Nothing is lost; go on with: [bold]python cli.py search {path}[/bold]")
@@ -67,13 +70,13 @@ def _conclude(study: Study, console: Console) -> None:
 
 
 @contextlib.contextmanager
-def _stopped_by_signals(coordinator: Coordinator, console: Console) -> Iterator[None]:
+def _stopped_by_signals(coordinator: Coordinator) -> Iterator[None]:
     """The first Ctrl-C or SIGTERM ends the search cleanly, a Ctrl-C after it at once."""
 
     def stop(number: int, frame: FrameType | None) -> None:
         coordinator.stop()
         signal.signal(signal.SIGINT, signal.default_int_handler)
-        console.print("Stopping: running trials are ended and will run again next time …")
+        os.write(STANDARD_ERROR, STOPPING.encode())  # not print: a handler must not import, and rich may
 
     before = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
