@@ -60,7 +60,7 @@ def enqueue_start(study: Study, optuna_study: optuna.Study) -> bool:
     Returns False where the space has no feasible baseline.
     """
     trials = optuna_study.get_trials(deepcopy=False)
-    known = {_key_of(study, trial) for trial in trials}
+    known = {key for trial in trials if (key := _key_of(study, trial))}
     baseline = _baseline(study)
     if baseline is not None and not trials:
         optuna_study.enqueue_trial(baseline, user_attrs={"resnas.origin": "baseline"})
