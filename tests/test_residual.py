@@ -18,10 +18,11 @@ from resnas.residual import (
     Topology,
     WindowedDepthAttention,
 )
+from resnas.residual.dense import BLOCK_READS, DenseTape
 from resnas.residual.rule import PlainStream, Rule
 from resnas.residual.tape import TapeStream
 
-SUBLAYERS, TOKENS, WIDTH = 6, 5, 4
+SUBLAYERS, TOKENS, WIDTH = 10, 5, 4  # two blocks of reads
 
 
 def values_of(annotation: object) -> list:
@@ -42,11 +43,29 @@ def every_topology() -> list[Topology]:
     return made
 
 
+class Dense:
+    """Takes the dense tape, which is meant for large sources, for small ones too."""
+
+    def build(self, sublayers, width):
+        rule = super().build(sublayers, width)
+        rule.dense_from_elements = 0
+        return rule
+
+
+class DenseScalarLearned(Dense, ScalarLearned): ...
+
+
+class DenseFullDepthAttention(Dense, FullDepthAttention): ...
+
+
+DENSE = [DenseScalarLearned(), DenseFullDepthAttention(), DenseFullDepthAttention(key_norm="none")]
+
+
 def name_of(topology: Topology) -> str:
     return f"{type(topology).__name__}({topology})"
 
 
-topologies = pytest.mark.parametrize("topology", every_topology(), ids=name_of)
+topologies = pytest.mark.parametrize("topology", every_topology() + DENSE, ids=name_of)
 
 
 def random_rule(topology: Topology, seed: int = 0) -> Rule:
@@ -103,7 +122,7 @@ def test_stream_equals_its_definition_in_values_and_gradients(topology):
 
 @topologies
 def test_stream_equals_loops_written_without_resnas(topology):
-    family = next(name for name, cls in TOPOLOGIES.items() if cls is type(topology))
+    family = next(name for name, cls in TOPOLOGIES.items() if isinstance(topology, cls))
     rule = random_rule(topology)
     parameters = dict(rule.named_parameters())
 
@@ -154,6 +173,27 @@ def test_reads_are_causal_in_depth_and_independent_of_other_tokens(topology):
             assert gradient[0, others].abs().max() == 0
             if number > index:
                 assert gradient.abs().max() == 0
+
+
+@topologies
+@pytest.mark.parametrize("used", [{SUBLAYERS + 1}, {3, 5}, {9}, {2, SUBLAYERS}, {8, 9}])
+def test_reads_that_do_not_reach_the_loss_take_nothing_from_those_that_do(topology, used):
+    """Sources here do not depend on reads, so that whole reads are missing from the backward pass."""
+    rule = random_rule(topology)
+    generator = torch.Generator().manual_seed(3)
+    shape = (SUBLAYERS + 1, 1, TOKENS, WIDTH)
+    sources = torch.randn(shape, dtype=torch.float64, generator=generator).requires_grad_()
+    gradients = []
+    for start in (rule.start, lambda embedding: PlainStream(rule, embedding)):
+        stream = start(sources[0])
+        reads = [stream.read()]
+        for source in sources[1:]:
+            stream.write(source)
+            reads.append(stream.read())
+        loss = sum(reads[read - 1].square().sum() for read in used)
+        inputs = [sources, *rule.parameters()]
+        gradients.append(torch.autograd.grad(loss, inputs, allow_unused=True, materialize_grads=True))
+    assert_equal(*gradients)
 
 
 @topologies
@@ -222,41 +262,55 @@ def test_every_parameter_moves_at_the_first_step(topology):
 
 
 @topologies
-def test_no_tensor_holds_all_sources_at_once(topology):
-    """No stack of sources: nothing larger than one source or one table of logits is ever made."""
+def test_sources_are_held_together_at_most_once_and_their_gradients_once(topology):
+    """No stack of sources per read: of what is larger than a block of reads, there is one buffer, its gradient, and a
+    piece of that gradient for a few tokens (here: all), once per block."""
 
-    class Largest(TorchDispatchMode):
-        size = 0
+    class Large(TorchDispatchMode):
+        made = 0
 
         def __torch_dispatch__(self, function, types, args=(), kwargs=None):
             result = function(*args, **(kwargs or {}))
-            if isinstance(result, torch.Tensor) and "view" not in function.__name__:
-                self.size = max(self.size, result.numel())
+            if isinstance(result, torch.Tensor) and result.numel() > limit:
+                storages = {a.untyped_storage().data_ptr() for a in args if isinstance(a, torch.Tensor)}
+                self.made += result.untyped_storage().data_ptr() not in storages
             return result
 
-    sublayers, tokens, width = 16, 4, 64
+    sublayers, tokens, width = 23, 4, 64  # three blocks of reads
     rule = topology.build(sublayers, width)
+    parameters = sum(parameter.numel() for parameter in rule.parameters())
+    limit = max(BLOCK_READS * tokens * width, parameters)
     embedding = torch.randn(1, tokens, width, requires_grad=True)
-    with Largest() as largest:
+    with Large() as large:
         stream = rule.start(embedding)
         for _ in range(sublayers):
             stream.write(stream.read() * 2)
         stream.read().sum().backward()
-    parameters = sum(parameter.numel() for parameter in rule.parameters())
-    assert largest.size <= max(tokens * width, parameters)
+    assert large.made <= 2 + 2 * 2
 
 
 fast_topologies = pytest.mark.parametrize(
     "topology",
-    [ScalarLearned(), FullDepthAttention(), WindowedDepthAttention(window=2, old_sources="remainder")],
+    [ScalarLearned(), FullDepthAttention(), WindowedDepthAttention(window=2, old_sources="remainder"), *DENSE],
     ids=name_of,
 )
 
 
 @fast_topologies
 def test_the_fast_stream_is_taken(topology):
-    rule = random_rule(topology)
-    assert isinstance(rule.start(random_inputs()[0]), TapeStream)
+    stream = random_rule(topology).start(random_inputs()[0])
+    assert isinstance(stream, TapeStream)
+    assert isinstance(stream._tape, DenseTape) is (topology in DENSE)
+
+
+def test_large_sources_take_the_dense_tape():
+    for topology, expected in [
+        (ScalarLearned(), True),
+        (FullDepthAttention(), True),
+        (ScalarLearned(per_channel=True), False),
+    ]:
+        stream = topology.build(2, 256).start(torch.zeros(1, 512, 256))
+        assert isinstance(stream._tape, DenseTape) is expected
 
 
 @fast_topologies

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 import torch
 from torch import Tensor, nn
 
+from resnas.residual.dense import WORTHWHILE_ELEMENTS, DenseTape, DenseWeighting
 from resnas.residual.rule import Rule, Stream
-from resnas.residual.tape import Plan, TapeStream, Weighting
+from resnas.residual.tape import Plan, Tape, TapeStream, Weighting
 
 
 class FixedRule(Rule):
@@ -54,6 +56,7 @@ class ScalarRule(Rule):
         super().__init__(sublayers, width)
         entries = (sublayers + 1) * (sublayers + 2) // 2
         self._plan = Plan([[range(source, source + 1) for source in range(read)] for read in range(1, sublayers + 2)])
+        self.dense_from_elements = WORTHWHILE_ELEMENTS
         self.scalars = nn.Parameter(torch.ones(entries, width if per_channel else 1))
 
     def row(self, read: int, sources: Sequence[Tensor]) -> Tensor:
@@ -62,7 +65,9 @@ class ScalarRule(Rule):
 
     def start(self, embedding: Tensor) -> Stream:
         """Return the fast stream."""
-        return TapeStream(_ScalarWeighting(self.scalars, embedding.dtype), self._plan, embedding)
+        if self.scalars.shape[1] == 1 and embedding.numel() >= self.dense_from_elements:
+            return TapeStream(DenseTape(_DenseScalarWeighting(self.scalars), self.sublayers), embedding)
+        return TapeStream(Tape(_ScalarWeighting(self.scalars, embedding.dtype), self._plan), embedding)
 
 
 def _entries(read: int) -> slice:
@@ -89,3 +94,38 @@ class _ScalarWeighting(Weighting):
 
     def parameter_gradients(self) -> tuple[Tensor | None, ...]:
         return (self._gradient,)
+
+
+class _DenseScalarWeighting(DenseWeighting):
+    """The table of scalars, one per read and source, as a square matrix [read - 1, source]."""
+
+    def __init__(self, scalars: Tensor) -> None:
+        super().__init__([scalars])
+        reads = _reads_in(len(scalars))
+        self._lower = torch.tril_indices(reads, reads, device=scalars.device).unbind(0)
+        self._matrix = scalars.new_zeros((reads, reads))
+        self._matrix[self._lower] = scalars.detach().squeeze(1)
+        self._gradient = torch.zeros_like(self._matrix)
+
+    def old_weights(self, reads: range) -> Tensor:
+        return self._matrix[reads.start - 1 : reads.stop - 1, : reads.start].unsqueeze(0)
+
+    def new_weights(self, read: int, first: int) -> tuple[Tensor | None, Tensor]:
+        return None, self._matrix[read - 1 : read, first:read]
+
+    def start_backward(self) -> None:
+        self._gradient = torch.zeros_like(self._matrix)
+
+    def old_backward(self, reads: range, weights: Tensor, gradients: Tensor) -> None:
+        self._gradient[reads.start - 1 : reads.stop - 1, : reads.start] = gradients.sum(0)
+
+    def new_backward(self, read: int, source: int, weight: Tensor, gradient: Tensor) -> None:
+        self._gradient[read - 1, source] = gradient.sum()
+
+    def parameter_gradients(self) -> tuple[Tensor | None, ...]:
+        return (self._gradient[self._lower].unsqueeze(1),)
+
+
+def _reads_in(entries: int) -> int:
+    """Return n where n (n + 1) / 2 = entries."""
+    return (math.isqrt(8 * entries + 1) - 1) // 2

@@ -24,6 +24,7 @@ from torch import Tensor
 from torch.autograd import Function
 from torch.autograd.function import once_differentiable
 
+from resnas.residual.dense import DenseTape
 from resnas.residual.rule import Stream
 
 Groups = Sequence[range]
@@ -165,6 +166,21 @@ class Tape:
         through_weights = self.weighting.source_gradient(source, value)
         return gradient if through_weights is None else gradient.add_(through_weights)
 
+    def rows(self) -> list[Tensor]:
+        """Return the weights of the reads so far, [tokens or 1, read, width or 1]."""
+        matrix = []
+        for index, weights in enumerate(self.weights):
+            row = weights[0].new_zeros((weights[0].shape[0], index + 1, weights[0].shape[1]))
+            for group, weight in zip(self.plan.groups[index], weights, strict=True):
+                row[:, group.start : group.stop] = weight.unsqueeze(1)
+            matrix.append(row)
+        return matrix
+
+    @property
+    def written(self) -> int:
+        """Sources so far."""
+        return len(self.sources)
+
     def _add_pool_gradient(self, read: int, gradient: Tensor, value: Tensor) -> None:
         """Add the gradient of the pool of this read to that of the later, larger pools."""
         through_weights = self.weighting.pool_gradient(read, value)
@@ -195,11 +211,11 @@ class Tape:
 class TapeStream(Stream):
     """A stream over a tape."""
 
-    def __init__(self, weighting: Weighting, plan: Plan, embedding: Tensor) -> None:
+    def __init__(self, tape: Tape | DenseTape, embedding: Tensor) -> None:
         self._shape = embedding.shape
         self._dtype = embedding.dtype
-        self._tape = Tape(weighting, plan)
-        self._handle = _Start.apply(self._tape, embedding.flatten(0, -2), *weighting.parameters)
+        self._tape = tape
+        self._handle = _Start.apply(tape, embedding.flatten(0, -2), *tape.weighting.parameters)
 
     def read(self) -> Tensor:
         """Return the mixture of the sources so far."""
@@ -213,13 +229,7 @@ class TapeStream(Stream):
 
     def mixing_matrix(self) -> list[Tensor]:
         """Return the weights, a pooled group's weight standing for each of its sources."""
-        matrix = []
-        for index, weights in enumerate(self._tape.weights):
-            row = weights[0].new_zeros((weights[0].shape[0], index + 1, weights[0].shape[1]))
-            for group, weight in zip(self._tape.plan.groups[index], weights, strict=True):
-                row[:, group.start : group.stop] = weight.unsqueeze(1)
-            matrix.append(row)
-        return matrix
+        return self._tape.rows()
 
 
 def _full_precision(device: torch.device) -> AbstractContextManager[Any]:
@@ -232,7 +242,7 @@ class _Start(Function):
     """Source 0 and the parameters of the weighting; its backward pass runs last."""
 
     @staticmethod
-    def forward(ctx: Any, tape: Tape, embedding: Tensor, *parameters: Tensor) -> Tensor:
+    def forward(ctx: Any, tape: Tape | DenseTape, embedding: Tensor, *parameters: Tensor) -> Tensor:
         ctx.tape = tape
         with _full_precision(embedding.device):
             tape.append(embedding.detach())
@@ -248,8 +258,8 @@ class _Start(Function):
 
 class _Write(Function):
     @staticmethod
-    def forward(ctx: Any, tape: Tape, source: Tensor, handle: Tensor) -> Tensor:
-        ctx.tape, ctx.source = tape, len(tape.sources)
+    def forward(ctx: Any, tape: Tape | DenseTape, source: Tensor, handle: Tensor) -> Tensor:
+        ctx.tape, ctx.source = tape, tape.written
         with _full_precision(source.device):
             tape.append(source.detach())
         return source.new_zeros(())
@@ -263,8 +273,8 @@ class _Write(Function):
 
 class _Read(Function):
     @staticmethod
-    def forward(ctx: Any, tape: Tape, handle: Tensor) -> Tensor:
-        ctx.tape, ctx.read = tape, len(tape.sources)
+    def forward(ctx: Any, tape: Tape | DenseTape, handle: Tensor) -> Tensor:
+        ctx.tape, ctx.read = tape, tape.written
         with _full_precision(handle.device):
             return tape.read()
 
