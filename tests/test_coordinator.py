@@ -106,6 +106,23 @@ def test_pruning_follows_the_objective_and_spares_the_best_the_baseline_and_the_
     assert ending_counts(trials)["pruned"] == 1
 
 
+def test_a_baseline_that_comes_late_is_spared(play):
+    class BaselineLast(Playback):
+        def events(self, timeout_s):
+            self.pending.sort(key=lambda report: report[0] == 0)
+            if self.pending and self.pending[0][0] == 0 and len(self.running) > 1:
+                number = self.running.pop(0 if self.running[0] else 1)
+                self.ended.append(number)
+                metrics = {"accuracy": self.accuracies[number], "val_loss": 1.0}
+                return [Ended(number, TrialResult("complete", metrics=metrics, data_sha256="x"))]
+            return super().events(timeout_s)
+
+    playback = BaselineLast(slots=2, accuracies=[0.1, *[0.5] * 7])
+    _, trials = play(playback, "search.n_trials=8", "search.pruner=median")
+    assert playback.ended[-1] == 0
+    assert {trial.state for trial in trials} == {TrialState.COMPLETE}
+
+
 def test_a_trial_that_is_bad_only_at_the_last_validation_is_complete(play):
     class LateFall(Playback):
         def events(self, timeout_s):
