@@ -123,29 +123,36 @@ def test_a_baseline_that_comes_late_is_spared(play):
     assert {trial.state for trial in trials} == {TrialState.COMPLETE}
 
 
-def test_a_trial_that_is_bad_only_at_the_last_validation_is_complete(play):
-    class LateFall(Playback):
-        def events(self, timeout_s):
-            events = super().events(timeout_s)
-            return [
-                Reported(e.number, e.step, {"accuracy": 0.0 if e.step == 4 and e.number == 7 else 0.5, "val_loss": 1.0})
-                if isinstance(e, Reported)
-                else e
-                for e in events
-            ]
+def test_a_trial_that_is_bad_at_the_last_validation_is_complete(play):
+    class OneValidation(Playback):
+        def submit(self, number, spec, limits):
+            super().submit(number, spec, limits)
+            if number == 7:
+                self.pending = [(7, 4)]
 
-    _, trials = play(LateFall(accuracies=[0.5] * 8), "search.n_trials=8", "search.pruner=median")
+    _, trials = play(OneValidation(accuracies=[*[0.5] * 7, 0.2]), "search.n_trials=8", "search.pruner=median")
     assert {trial.state for trial in trials} == {TrialState.COMPLETE}
 
 
 def test_the_best_after_a_resume_is_a_complete_trial(play):
-    accuracies = [0.3, 0.5, 0.5, 0.5, 0.5, 0.5, 0.4, 0.2]
-    play(Playback(accuracies=accuracies), "search.n_trials=8", "search.pruner=median")
-    playback = Playback(accuracies=[*accuracies, 0.45])
+    """Optuna keeps the last reported value of a pruned trial, which may be better than what complete ones ended with."""
+
+    class Falling(Playback):
+        def events(self, timeout_s):
+            events = super().events(timeout_s)
+            for event in events:
+                if isinstance(event, Ended):
+                    event.result.metrics["accuracy"] = 0.1
+            return events
+
+    accuracies = [0.3, 0.5, 0.5, 0.5, 0.5, 0.5, 0.5, 0.4]
+    _, trials = play(Falling(accuracies=accuracies), "search.n_trials=8", "search.pruner=median")
+    assert trials[7].state == TrialState.PRUNED
+    playback = Falling(accuracies=[*accuracies, 0.5])
     play(playback, "search.n_trials=9", "search.pruner=median")
     best = playback.coordinator.snapshot().best
     assert best is not None
-    assert best["value"] == 0.5
+    assert best["value"] == 0.1
 
 
 def test_a_grid_can_be_enlarged_and_has_no_point_twice(play):
