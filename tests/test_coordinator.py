@@ -135,7 +135,7 @@ def test_a_trial_that_is_bad_at_the_last_validation_is_complete(play):
 
 
 def test_the_best_after_a_resume_is_a_complete_trial(play):
-    """Optuna keeps the last reported value of a pruned trial, which may be better than what complete ones ended with."""
+    """Optuna keeps the last value that a pruned trial reported; it may be better than what complete ones ended with."""
 
     class Falling(Playback):
         def events(self, timeout_s):
