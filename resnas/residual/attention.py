@@ -12,7 +12,8 @@ from torch import Tensor, nn
 
 from resnas.residual.dense import WORTHWHILE_ELEMENTS, DenseTape, DenseWeighting
 from resnas.residual.rule import PlainStream, Rule, Stream
-from resnas.residual.tape import Groups, Plan, Tape, TapeStream, Weighting
+from resnas.residual.tape import Groups, GroupWeighting, Plan, Tape, TapeStream
+from resnas.residual.weighting import inverse_root_mean_square, through_norm_
 
 Rows = slice | list[int]
 EPSILON = 1e-12
@@ -68,7 +69,7 @@ class DepthAttentionRule(Rule):
         return TapeStream(Tape(_SoftmaxWeighting(self, first, embedding.dtype), self.plan), embedding)
 
 
-class _SoftmaxWeighting(Weighting):
+class _SoftmaxWeighting(GroupWeighting):
     """Logits of all future reads when a source is written; softmax when it is read. In float32 at least.
 
     Logits are kept by (source, read), one number per token, until they are read.
@@ -161,8 +162,7 @@ class _SoftmaxWeighting(Weighting):
         self._query_gradients[name] = (rows, scaled @ value)
         gradient = scaled.t() @ queries
         if self._rms_keys:
-            projection = (gradient * value).mean(-1) * inverse_rms.square()
-            gradient.addcmul_(value, projection.unsqueeze(-1), value=-1)
+            through_norm_(gradient, value, inverse_rms)
         return gradient.to(self._dtype)
 
     def _pool_logit(self, read: int, value: Tensor) -> Tensor:
@@ -171,7 +171,7 @@ class _SoftmaxWeighting(Weighting):
 
     def _inverse_root_mean_square(self, value: Tensor) -> Tensor:
         """Return 1 / rms per token [tokens]."""
-        return torch.rsqrt(value.to(self._precise).square().mean(-1) + self._epsilon)
+        return inverse_root_mean_square(value.to(self._precise), self._epsilon)
 
 
 def _rows(reads: Sequence[int], first: int) -> Rows:
@@ -206,7 +206,7 @@ class _DenseSoftmaxWeighting(DenseWeighting):
         value = value.to(self._precise)
         logits = value @ self._queries[source:].t()
         if self._rms_keys:
-            self._inverse_rms.append(torch.rsqrt(value.square().mean(-1) + self._epsilon))
+            self._inverse_rms.append(inverse_root_mean_square(value, self._epsilon))
             logits *= self._inverse_rms[-1].unsqueeze(-1)
         self._logits.append(logits)
 
@@ -267,8 +267,7 @@ class _DenseSoftmaxWeighting(DenseWeighting):
         self._query_gradient[rows] += logit_gradients.t() @ precise
         gradient = logit_gradients @ self._queries[rows]
         if self._rms_keys:
-            projection = (gradient * precise).mean(-1) * self._inverse_rms[source].square()
-            gradient.addcmul_(precise, projection.unsqueeze(-1), value=-1)
+            through_norm_(gradient, precise, self._inverse_rms[source])
         return gradient.to(value.dtype)
 
     def parameter_gradients(self) -> tuple[Tensor | None, ...]:

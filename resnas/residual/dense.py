@@ -9,11 +9,12 @@ the gradients of a block's reads go to all older sources at once when all have c
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from abc import abstractmethod
 
 import torch
 from torch import Tensor
+
+from resnas.residual.weighting import Weighting
 
 BLOCK_READS = 8
 WORTHWHILE_ELEMENTS = 2**17
@@ -22,14 +23,8 @@ CHUNK_ELEMENTS = 2**18
 """Of the gradients of old sources that are worked on at a time: one MiB in float32."""
 
 
-class DenseWeighting(ABC):
-    """The weights of all reads over all earlier sources. Nothing here is seen by autograd."""
-
-    def __init__(self, parameters: Sequence[Tensor]) -> None:
-        self.parameters = parameters
-
-    def written(self, source: int, value: Tensor) -> None:  # noqa: B027 - static weights need no source
-        """Take note of a new source [tokens, width]."""
+class DenseWeighting(Weighting):
+    """The weights of all reads over all earlier sources."""
 
     @abstractmethod
     def old_weights(self, reads: range) -> Tensor:
@@ -42,10 +37,7 @@ class DenseWeighting(ABC):
     def new_weights(self, read: int, first: int) -> tuple[Tensor | None, Tensor]:
         """Return that factor [tokens], and the weights of sources `first` to `read - 1`, [tokens or 1, new]."""
 
-    def start_backward(self) -> None:  # noqa: B027 - static weights keep nothing between
-        """Forget what an earlier backward pass has left."""
-
-    def read_backward(self, read: int, gradient: Tensor, mixed: Tensor) -> None:  # noqa: B027 - as above
+    def read_backward(self, read: int, gradient: Tensor, mixed: Tensor) -> None:
         """Take the gradient of a read and its value, both [tokens, width]."""
 
     @abstractmethod
@@ -55,14 +47,6 @@ class DenseWeighting(ABC):
     @abstractmethod
     def new_backward(self, read: int, source: int, weight: Tensor, gradient: Tensor) -> None:
         """Take the weight of a source in a read of its own block and its gradient, [tokens or 1] and [tokens]."""
-
-    def source_gradient(self, source: int, value: Tensor) -> Tensor | None:
-        """Return what flows into a source through the weights of later reads."""
-        return None
-
-    @abstractmethod
-    def parameter_gradients(self) -> tuple[Tensor | None, ...]:
-        """Return the gradients of `parameters`, after the last write of the backward pass."""
 
 
 class DenseTape:

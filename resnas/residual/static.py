@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from resnas.residual.dense import WORTHWHILE_ELEMENTS, DenseTape, DenseWeighting
 from resnas.residual.rule import Rule, Stream
-from resnas.residual.tape import Plan, Tape, TapeStream, Weighting
+from resnas.residual.tape import GroupWeighting, Plan, Tape, TapeStream
 
 
 class FixedRule(Rule):
@@ -75,7 +75,7 @@ def _entries(read: int) -> slice:
     return slice(first, first + read)
 
 
-class _ScalarWeighting(Weighting):
+class _ScalarWeighting(GroupWeighting):
     """Rows of the table of scalars."""
 
     def __init__(self, scalars: Tensor, dtype: torch.dtype) -> None:

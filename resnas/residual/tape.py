@@ -9,12 +9,12 @@ in a `Tape` that lives as long as its graph, and the backward pass mirrors the f
   sum over l of M_(i to l) g_l, plus what flows through the weights.
 
 That order is enforced by scalar handles: each write takes the handle of the write before it and returns its own, and
-each read takes the newest. The weights themselves come from a `Weighting`.
+each read takes the newest. The weights themselves come from a `GroupWeighting`.
 """
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
@@ -26,6 +26,7 @@ from torch.autograd.function import once_differentiable
 
 from resnas.residual.dense import DenseTape
 from resnas.residual.rule import Stream
+from resnas.residual.weighting import Weighting
 
 Groups = Sequence[range]
 
@@ -70,19 +71,8 @@ class Plan:
         return True
 
 
-class Weighting(ABC):
-    """The weights of the reads of one forward pass, and the way back from their gradients. Nothing here is seen by
-    autograd."""
-
-    def __init__(self, parameters: Sequence[Tensor]) -> None:
-        self.parameters = parameters
-
-    def written(self, source: int, value: Tensor) -> None:  # noqa: B027 - a static weighting has nothing to do here
-        """Take note of a new source [tokens, width]."""
-
-    @abstractmethod
-    def start_backward(self) -> None:
-        """Forget what an earlier backward pass over the same graph, or over a part of it, has left."""
+class GroupWeighting(Weighting):
+    """The weights of reads over groups of sources."""
 
     @abstractmethod
     def weights(self, read: int, values: Sequence[Tensor]) -> list[Tensor]:
@@ -93,23 +83,15 @@ class Weighting(ABC):
     def read_backward(self, read: int, gradients: Sequence[Tensor]) -> None:
         """Take the gradients of the weights of a read, in the shapes of `weights`."""
 
-    def source_gradient(self, source: int, value: Tensor) -> Tensor | None:
-        """Return what flows into a source through the weights of later reads."""
-        return None
-
     def pool_gradient(self, read: int, value: Tensor) -> Tensor | None:
         """Return what flows into the pooled group of a read through its weight."""
         return None
-
-    @abstractmethod
-    def parameter_gradients(self) -> tuple[Tensor | None, ...]:
-        """Return the gradients of `parameters`, after the last write of the backward pass."""
 
 
 class Tape:
     """All that one forward pass keeps for its backward pass."""
 
-    def __init__(self, weighting: Weighting, plan: Plan) -> None:
+    def __init__(self, weighting: GroupWeighting, plan: Plan) -> None:
         self.weighting = weighting
         self.plan = plan
         self.sources: list[Tensor] = []

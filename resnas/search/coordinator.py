@@ -24,7 +24,7 @@ from resnas.files import environment, study_as_used, write_json, write_yaml
 from resnas.results import COUNTED, Recorded, table, write_csv
 from resnas.search import proposals
 from resnas.search.storage import (
-    LATER_INTERRUPTED,
+    STOPPED,
     check_data,
     locked,
     make_results_folder,
@@ -113,7 +113,7 @@ class Coordinator:
             finally:
                 self._executor.stop()
                 self._running.clear()
-                requeue_unfinished(optuna_study, LATER_INTERRUPTED)
+                requeue_unfinished(optuna_study, STOPPED)
                 self._write_results(optuna_study)
 
     def _prepare(self, optuna_study: optuna.Study) -> None:

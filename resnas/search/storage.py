@@ -20,7 +20,7 @@ from resnas.study import Study, changes
 
 FINGERPRINT = "resnas.fingerprint"
 DATA = "resnas.data_sha256"
-LATER_INTERRUPTED = "interrupted: the search was stopped"
+STOPPED = "interrupted: the search was stopped"
 
 optuna.logging.set_verbosity(optuna.logging.WARNING)
 
