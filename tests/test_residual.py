@@ -18,7 +18,7 @@ from resnas.residual import (
     Topology,
     WindowedDepthAttention,
 )
-from resnas.residual.dense import BLOCK_READS, DenseTape
+from resnas.residual.dense import BLOCK, DenseTape
 from resnas.residual.rule import PlainStream, Rule
 from resnas.residual.tape import TapeStream
 
@@ -279,7 +279,7 @@ def test_sources_are_held_together_at_most_once_and_their_gradients_once(topolog
     sublayers, tokens, width = 23, 4, 64  # three blocks of reads
     rule = topology.build(sublayers, width)
     parameters = sum(parameter.numel() for parameter in rule.parameters())
-    limit = max(BLOCK_READS * tokens * width, parameters)
+    limit = max(BLOCK * tokens * width, parameters)
     embedding = torch.randn(1, tokens, width, requires_grad=True)
     with Large() as large:
         stream = rule.start(embedding)

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 import torch
 from torch import Tensor, nn
 
-from resnas.residual.dense import WORTHWHILE_ELEMENTS, DenseTape, DenseWeighting
+from resnas.residual.dense import BLOCK, WORTHWHILE_ELEMENTS, DenseTape, DenseWeighting
 from resnas.residual.rule import PlainStream, Rule, Stream
 from resnas.residual.tape import Groups, GroupWeighting, Plan, Tape, TapeStream
 from resnas.residual.weighting import inverse_root_mean_square, through_norm_
@@ -185,7 +185,10 @@ def _rows(reads: Sequence[int], first: int) -> Rows:
 
 
 class _DenseSoftmaxWeighting(DenseWeighting):
-    """Softmax over all sources, completed block by block; queries are rows [read - 1], that of read 1 being zero."""
+    """Softmax over all sources, completed block by block; queries are rows [read - 1], that of read 1 being zero.
+
+    What is kept per (read, source) is the logit; a weight is exp(logit - log of the read's total).
+    """
 
     def __init__(self, rule: DepthAttentionRule, dtype: torch.dtype) -> None:
         super().__init__([rule.queries])
@@ -195,80 +198,92 @@ class _DenseSoftmaxWeighting(DenseWeighting):
         self._queries = torch.cat((queries.new_zeros((1, rule.width)), queries))
         self._query_dtype = rule.queries.dtype
         self._query_gradient = torch.zeros_like(self._queries)
-        self._logits: list[Tensor] = []  # of source i in reads i + 1 to S + 1 [tokens, reads]
+        self._logits: list[Tensor] = []  # block -> [reads from the block's first on, sources, tokens]
         self._inverse_rms: list[Tensor] = []
-        self._largest = self._total = torch.empty(0)  # of the current block's old sources [tokens, reads]
-        self._products: dict[int, Tensor] = {}  # read -> gradient . value [tokens]
-        self._old: list[tuple[range, Tensor]] = []  # block -> logit gradients [tokens, reads, old], last block first
-        self._new: dict[int, dict[int, Tensor]] = {}  # source -> read of its block -> logit gradient [tokens]
+        self._largest = self._total = torch.empty(0)  # of the old sources' logits in a block of reads [reads, tokens]
+        self._log_total = torch.empty(0)  # of all reads [reads, tokens]; infinite until the read is made
+        self._products = torch.empty(0)  # gradient . value of each read [reads, tokens]
+        self._logit_gradients: dict[int, Tensor] = {}  # like _logits
 
     def written(self, source: int, value: Tensor) -> None:
         value = value.to(self._precise)
-        logits = value @ self._queries[source:].t()
+        tokens, reads = len(value), len(self._queries) - source
+        block, place = divmod(source, BLOCK)
+        if source == 0:
+            self._log_total = value.new_full((reads, tokens), torch.inf)
+        if place == 0:
+            self._logits.append(value.new_empty((reads, min(BLOCK, reads), tokens)))
+        logits = self._queries[source:] @ value.t()
         if self._rms_keys:
             self._inverse_rms.append(inverse_root_mean_square(value, self._epsilon))
-            logits *= self._inverse_rms[-1].unsqueeze(-1)
-        self._logits.append(logits)
+            torch.mul(logits, self._inverse_rms[-1], out=self._logits[block][place:, place])
+        else:
+            self._logits[block][place:, place] = logits
 
-    def old_weights(self, reads: range) -> Tensor:
-        columns = [
-            logits[:, reads.start - 1 - source : reads.stop - 1 - source]
-            for source, logits in enumerate(self._logits[: reads.start])
-        ]
-        logits = torch.stack(columns, dim=-1)
-        self._largest = logits.amax(-1)
-        weights = logits.sub_(self._largest.unsqueeze(-1)).exp_()
-        self._total = weights.sum(-1)
+    def old_weights(self, reads: range, blocks: Sequence[range]) -> list[Tensor]:
+        logits = [self._block_logits(reads, sources) for sources in blocks]
+        self._largest = torch.stack([part.amax(1) for part in logits]).amax(0)
+        weights = [(part - self._largest.unsqueeze(1)).exp_() for part in logits]
+        self._total = torch.stack([part.sum(1) for part in weights]).sum(0)
         return weights
 
-    def new_weights(self, read: int, first: int) -> tuple[Tensor | None, Tensor]:
-        position = read - first
-        largest, total = self._largest[:, position], self._total[:, position]
-        if read == first:
-            return 1 / total, largest.new_empty((len(largest), 0))
-        logits = torch.stack([self._logits[source][:, read - 1 - source] for source in range(first, read)], dim=-1)
-        new_largest = torch.maximum(largest, logits.amax(-1))
-        weights = (logits - new_largest.unsqueeze(-1)).exp()
-        shrink = (largest - new_largest).exp()
-        whole = total * shrink + weights.sum(-1)
-        return shrink / whole, weights / whole.unsqueeze(-1)
+    def new_weights(self, read: int, sources: range) -> tuple[Tensor | None, Tensor]:
+        logits = self._block_logits(range(read, read + 1), sources).squeeze(0)
+        largest = logits.amax(0)
+        if sources.start == 0:
+            weights = (logits - largest).exp_()
+            total, factor = weights.sum(0), None
+        else:
+            old_largest, old_total = (of_reads[read - 1 - sources.start] for of_reads in (self._largest, self._total))
+            largest = torch.maximum(largest, old_largest)
+            weights = (logits - largest).exp_()
+            shrink = (old_largest - largest).exp_()
+            total = weights.sum(0).addcmul_(old_total, shrink)
+            factor = shrink / total
+        self._log_total[read - 1] = total.log() + largest
+        return factor, weights / total
+
+    def weights(self, reads: range, sources: range) -> Tensor:
+        totals = self._log_total[reads.start - 1 : reads.stop - 1]
+        return (self._block_logits(reads, sources) - totals.unsqueeze(1)).exp_()
 
     def start_backward(self) -> None:
         self._query_gradient.zero_()
-        self._products.clear()
-        self._old.clear()
-        self._new.clear()
+        self._products = torch.zeros_like(self._log_total)
+        self._logit_gradients.clear()
 
     def read_backward(self, read: int, gradient: Tensor, mixed: Tensor) -> None:
-        self._products[read] = (gradient * mixed).sum(-1).to(self._precise)
+        self._products[read - 1] = (gradient * mixed).sum(-1)
 
-    def old_backward(self, reads: range, weights: Tensor, gradients: Tensor) -> None:
-        zero = weights.new_zeros(len(weights))
-        products = torch.stack([self._products.get(read, zero) for read in reads], dim=1)
-        self._old.append((reads, weights * (gradients.to(self._precise) - products.unsqueeze(-1))))
-
-    def new_backward(self, read: int, source: int, weight: Tensor, gradient: Tensor) -> None:
-        product = self._products.get(read)
-        change = torch.zeros_like(weight) if product is None else weight * (gradient.to(self._precise) - product)
-        self._new.setdefault(source, {})[read] = change
+    def weights_backward(self, reads: range, sources: range, weights: Tensor, gradients: Tensor) -> None:
+        block, place = divmod(sources.start, BLOCK)
+        if block not in self._logit_gradients:
+            self._logit_gradients[block] = torch.zeros_like(self._logits[block])
+        products = self._products[reads.start - 1 : reads.stop - 1].unsqueeze(1)
+        first = reads.start - 1 - block * BLOCK
+        kept = self._logit_gradients[block][first : first + len(reads), place : place + len(sources)]
+        torch.mul(gradients.to(self._precise) - products, weights, out=kept)
 
     def source_gradient(self, source: int, value: Tensor) -> Tensor | None:
-        within = self._new.get(source, {})
-        later = [(reads, gradients[:, :, source]) for reads, gradients in reversed(self._old) if source < reads.start]
-        reads = [*within, *(read for of_block, _ in later for read in of_block)]
-        if not reads:
+        block, place = divmod(source, BLOCK)
+        if block not in self._logit_gradients:
             return None
-        columns = [gradient.unsqueeze(1) for gradient in within.values()]
-        logit_gradients = torch.cat((*columns, *(gradients for _, gradients in later)), dim=1)  # [tokens, reads]
-        rows = _rows(reads, 1)
-        precise = value.to(self._precise)
-        if self._rms_keys:
-            logit_gradients = logit_gradients * self._inverse_rms[source].unsqueeze(-1)
-        self._query_gradient[rows] += logit_gradients.t() @ precise
-        gradient = logit_gradients @ self._queries[rows]
-        if self._rms_keys:
-            through_norm_(gradient, precise, self._inverse_rms[source])
-        return gradient.to(value.dtype)
+        logit_gradients = self._logit_gradients[block][place:, place]  # [later reads, tokens]
+        queries, precise = self._queries[source:], value.to(self._precise)
+        if not self._rms_keys:
+            self._query_gradient[source:].addmm_(logit_gradients, precise)
+            return (logit_gradients.t() @ queries).to(value.dtype)
+        inverse_rms = self._inverse_rms[source]
+        scaled = logit_gradients * inverse_rms
+        self._query_gradient[source:].addmm_(scaled, precise)
+        along = (logit_gradients * self._logits[block][place:, place]).sum(0) * inverse_rms.square() / value.shape[-1]
+        return (scaled.t() @ queries).addcmul_(precise, along.unsqueeze(-1), value=-1).to(value.dtype)
 
     def parameter_gradients(self) -> tuple[Tensor | None, ...]:
         return (self._query_gradient[1:].to(self._query_dtype),)
+
+    def _block_logits(self, reads: range, sources: range) -> Tensor:
+        """Return a view [reads, sources, tokens]."""
+        block, place = divmod(sources.start, BLOCK)
+        first = reads.start - 1 - block * BLOCK
+        return self._logits[block][first : first + len(reads), place : place + len(sources)]

@@ -1,186 +1,212 @@
-"""The fast stream where every read sees every source: reads of one block share one pass over the older sources.
+"""The fast stream where every read sees every source: a block of reads and a block of sources at a time.
 
-Memory traffic is what mixing costs. A tape reads every source once per read; here the reads are cut into blocks of
-`BLOCK_READS`, and what the sources before a block add to all its reads is one batched product, worked out when the
-block begins. That is possible because the weights of older sources are known by then up to a factor per token and
-read: a softmax is completed by the sources written within the block (online softmax). Backward is the mirror image:
-the gradients of a block's reads go to all older sources at once when all have come.
+Memory traffic is what mixing costs. A tape goes through every source once per read; here older sources stand in blocks
+[tokens, `BLOCK`, width], and what one block of sources adds to one block of later reads is a single batched product.
+That is possible because the weights of older sources are known, up to a factor per token and read, when a block of
+reads begins: a softmax is completed by the sources written since (online softmax). Backward is the mirror image: when
+the walk comes to a block of sources, the gradients of all later blocks of reads are known, and what they add is
+gathered in one go. Within a block, reads and sources take turns, and are mixed one by one.
 """
 
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections.abc import Iterator, Sequence
 
 import torch
 from torch import Tensor
 
 from resnas.residual.weighting import Weighting
 
-BLOCK_READS = 8
+BLOCK = 8
+"""Sources, and reads, of a block. Per read, about BLOCK / 2 sources are gone through alone, and all / BLOCK in blocks."""
 WORTHWHILE_ELEMENTS = 2**17
 """Of one source (tokens times width): below, sources stay in the cache and a tape's fewer steps are faster."""
 CHUNK_ELEMENTS = 2**18
-"""Of the gradients of old sources that are worked on at a time: one MiB in float32."""
+"""Of a block that is worked on at a time, so that it stays in the cache: one MiB in float32."""
 
 
 class DenseWeighting(Weighting):
-    """The weights of all reads over all earlier sources."""
+    """The weights of all reads over all earlier sources; T is the number of tokens, or 1 for weights that are static.
+
+    `sources` are always of one block.
+    """
 
     @abstractmethod
-    def old_weights(self, reads: range) -> Tensor:
-        """Return the weights of sources 0 to `reads.start - 1` in a block's reads, [tokens or 1, reads, old].
+    def old_weights(self, reads: range, blocks: Sequence[range]) -> list[Tensor]:
+        """Return the weights of all sources before a block of reads, a tensor [reads, sources, T] per block of sources.
 
         Up to the factor per token and read that `new_weights` returns.
         """
 
     @abstractmethod
-    def new_weights(self, read: int, first: int) -> tuple[Tensor | None, Tensor]:
-        """Return that factor [tokens], and the weights of sources `first` to `read - 1`, [tokens or 1, new]."""
+    def new_weights(self, read: int, sources: range) -> tuple[Tensor | None, Tensor]:
+        """Return that factor [T], and the weights [sources, T] of the sources since."""
 
-    def read_backward(self, read: int, gradient: Tensor, mixed: Tensor) -> None:
+    @abstractmethod
+    def weights(self, reads: range, sources: range) -> Tensor:
+        """Return the final weights of sources in later reads that have been made, [reads, sources, T]."""
+
+    def read_backward(self, read: int, gradient: Tensor, mixed: Tensor) -> None:  # noqa: B027
         """Take the gradient of a read and its value, both [tokens, width]."""
 
     @abstractmethod
-    def old_backward(self, reads: range, weights: Tensor, gradients: Tensor) -> None:
-        """Take the final weights of a block's old sources and their gradients, both [tokens, reads, old]."""
-
-    @abstractmethod
-    def new_backward(self, read: int, source: int, weight: Tensor, gradient: Tensor) -> None:
-        """Take the weight of a source in a read of its own block and its gradient, [tokens or 1] and [tokens]."""
+    def weights_backward(self, reads: range, sources: range, weights: Tensor, gradients: Tensor) -> None:
+        """Take weights as `weights` returned them, and their gradients [reads, sources, tokens]."""
 
 
 class DenseTape:
-    """All that one forward pass keeps for its backward pass; all sources stand in one buffer."""
+    """All that one forward pass keeps for its backward pass."""
 
     def __init__(self, weighting: DenseWeighting, sublayers: int) -> None:
         self.weighting = weighting
         self.written = 0
-        self._reads = sublayers + 1
-        self._buffer = torch.empty(0)  # [tokens, sources, width]
-        self._partial = torch.empty(0)  # of the current block [tokens, reads, width]
-        self._old: dict[int, Tensor] = {}  # first read of a block -> weights [tokens or 1, reads, old], without factors
-        self._factors: dict[int, Tensor | None] = {}
-        self._new: dict[int, Tensor] = {}  # read -> [tokens or 1, new]
-        self._mixed: dict[int, Tensor] = {}
+        self._count = sublayers + 1  # of sources, and of reads
+        self._values: list[Tensor] = []  # block -> [tokens, sources, width]
+        self._newest: list[Tensor] = []  # sources since, each [tokens, width]
+        self._old = torch.empty(0)  # what older blocks add to the reads of this one, no factors [tokens, reads, width]
+        self._mixed: list[Tensor] = []
         self._pass = -1
-        self._gradient = torch.empty(0)  # of the buffer
-        self._reached = 0  # sources that have a gradient from later blocks
-        self._read_gradients = torch.empty(0)  # of the block that is walked back [tokens, reads, width]
-        self._walked = range(0)  # that block, until its gradients are sent to its old sources
-        self._known: set[int] = set()  # its reads that have come
+        self._walked = -1  # block that the backward pass is in
+        self._gradients: dict[int, Tensor] = {}  # block behind -> gradients of its reads [tokens, reads, width]
+        self._newest_gradients: dict[int, Tensor] = {}  # read of the walked block -> its gradient [tokens, width]
+        self._gathered = torch.empty(0)  # what later blocks add to the walked block's sources [tokens, sources, width]
 
     def append(self, value: Tensor) -> None:
         """Keep a source [tokens, width]."""
-        if self.written == 0:
-            tokens, width = value.shape
-            self._buffer = value.new_empty((tokens, self._reads, width))
-            self._partial = value.new_empty((tokens, min(BLOCK_READS, self._reads), width))
-        self._buffer[:, self.written] = value
+        if self._newest and self.written % BLOCK == 0:
+            self._values.append(torch.stack(self._newest, dim=1))
+            self._newest.clear()
+        self._newest.append(value)
         self.weighting.written(self.written, value)
         self.written += 1
 
     def read(self) -> Tensor:
         """Return the next read [tokens, width]."""
-        read = self.written
-        block = self._block(read)
-        if read == block.start:
-            old = self.weighting.old_weights(block)
-            self._old[block.start] = old
-            again = self._partial if self._partial.shape[1] == len(block) else None
-            self._partial = torch.bmm(self._per_token(old), self._buffer[:, : block.start], out=again)
-        factor, new = self.weighting.new_weights(read, block.start)
-        self._factors[read], self._new[read] = factor, new
-        mixed = self._partial[:, read - block.start]
-        mixed = mixed.clone() if factor is None else mixed * factor.to(mixed.dtype).unsqueeze(-1)
-        for position in range(new.shape[1]):
-            weight = new[:, position : position + 1].to(mixed.dtype)
-            mixed.addcmul_(self._buffer[:, block.start + position], weight)
-        self._mixed[read] = mixed.detach()
+        read, value = self.written, self._newest[0]
+        block, place = divmod(read - 1, BLOCK)
+        if place == 0 and block > 0:
+            self._old = self._mix_old(block)
+        factor, weights = self.weighting.new_weights(read, range(block * BLOCK, read))
+        if block == 0:
+            mixed = torch.zeros_like(value)
+        elif factor is None:
+            mixed = self._old[:, place].clone()
+        else:
+            mixed = self._old[:, place] * factor.to(value.dtype).unsqueeze(-1)
+        for newest, weight in zip(self._newest, weights.to(value.dtype).unsqueeze(-1), strict=True):
+            mixed.addcmul_(newest, weight)
+        self._mixed.append(mixed.detach())
         return mixed
 
     def read_backward(self, read: int, gradient: Tensor) -> None:
         """Store the gradient of a read."""
         task = torch._C._current_graph_task_id()
         if task != self._pass:  # another backward pass over the same graph starts afresh
-            self._pass = task
+            self._pass, self._walked = task, -1
+            self._gradients.clear()
+            self._newest_gradients.clear()
             self.weighting.start_backward()
-            self._gradient = torch.empty_like(self._buffer)
-            tokens, _, width = self._buffer.shape
-            self._read_gradients = self._buffer.new_empty((tokens, min(BLOCK_READS, self._reads), width))
-            self._reached, self._walked, self._known = 0, range(0), set()
-        block = self._block(read)
-        if block != self._walked:
-            self._send_to_old_sources()
-            self._walked = block
-        self._known.add(read)
-        self._read_gradients[:, read - block.start] = gradient
-        self.weighting.read_backward(read, gradient, self._mixed[read])
+            self._close_forward()
+        self._walk_to((read - 1) // BLOCK)
+        self._newest_gradients[read] = gradient
+        self.weighting.read_backward(read, gradient, self._mixed[read - 1])
 
     def source_gradient(self, source: int) -> Tensor:
         """Return the gradient of a source: from later blocks, from later reads of its own, and through the weights."""
-        if source < self._walked.start:
-            self._send_to_old_sources()
-        value = self._buffer[:, source]
-        gradient = self._gradient[:, source].clone() if source < self._reached else torch.zeros_like(value)
-        for read in sorted(self._known):
-            if read > source:
-                weight = self._new[read][:, source - self._walked.start]
-                of_read = self._read_gradients[:, read - self._walked.start]
-                gradient.addcmul_(of_read, weight.to(gradient.dtype).unsqueeze(-1))
-                self.weighting.new_backward(read, source, weight, (of_read * value).sum(-1))
+        block, place = divmod(source, BLOCK)
+        self._walk_to(block)
+        value = self._values[block][:, place].contiguous()
+        gradient = self._gathered[:, place].clone()
+        for read, of_read in self._newest_gradients.items():
+            reads, sources = range(read, read + 1), range(source, source + 1)
+            weight = self.weighting.weights(reads, sources)
+            gradient.addcmul_(of_read, weight.to(value.dtype).view(-1, 1))
+            self.weighting.weights_backward(reads, sources, weight, (of_read * value).sum(-1).view(1, 1, -1))
         through_weights = self.weighting.source_gradient(source, value)
         return gradient if through_weights is None else gradient.add_(through_weights)
 
     def rows(self) -> list[Tensor]:
         """Return the weights of the reads so far, [tokens or 1, read, 1]."""
+        dtype = self._newest[0].dtype
         rows = []
-        for read, new in self._new.items():
-            block = self._block(read)
-            old = self._old[block.start][:, read - block.start]
-            factor = self._factors[read]
-            old = old if factor is None else old * factor.unsqueeze(-1)
-            rows.append(torch.cat((old, new), dim=1).unsqueeze(-1).to(self._buffer.dtype))
+        for read in range(1, len(self._mixed) + 1):
+            blocks = [self._sources(block) for block in range((read - 1) // BLOCK + 1)]
+            parts = [
+                self.weighting.weights(range(read, read + 1), range(sources.start, min(sources.stop, read)))
+                for sources in blocks
+            ]
+            rows.append(torch.cat(parts, dim=1).permute(2, 1, 0).to(dtype))
         return rows
 
-    def _send_to_old_sources(self) -> None:
-        """Add the gradients of the walked block's reads to those of its old sources, a cacheful of tokens at a time."""
-        block, known = self._walked, self._known
-        if not known:
+    def _mix_old(self, block: int) -> Tensor:
+        """Return what all older blocks add to the reads of a block [tokens, reads, width], up to a factor."""
+        reads, older = self._reads(block), [self._sources(other) for other in range(block)]
+        weights = [self._per_token(part) for part in self.weighting.old_weights(reads, older)]
+        tokens, _, width = self._values[0].shape
+        shape = (tokens, len(reads), width)
+        mixed = self._old if self._old.shape == shape else self._values[0].new_empty(shape)
+        for part in self._chunks():
+            torch.bmm(weights[0][part], self._values[0][part], out=mixed[part])
+            for of_block, values in zip(weights[1:], self._values[1:], strict=True):
+                mixed[part].baddbmm_(of_block[part], values[part])
+        return mixed
+
+    def _close_forward(self) -> None:
+        """Put the newest sources into a block of their own, for the backward pass."""
+        self._old = torch.empty(0)
+        first = (self.written - 1) // BLOCK
+        del self._values[first:]
+        self._values.append(torch.stack(self._newest, dim=1))
+
+    def _walk_to(self, block: int) -> None:
+        """Enter a block: keep the gradients of the block before, and gather what is known of this one's sources."""
+        if block == self._walked:
             return
-        self._walked, self._known = range(0), set()
-        for read in set(block) - known:  # not on the way to the loss
-            self._read_gradients[:, read - block.start] = 0
-        old, count = self._final_old(block), block.start
-        weights, gradients = self._per_token(old).transpose(1, 2), self._read_gradients[:, : len(block)]
-        products = old.new_empty((len(weights), len(block), count), dtype=gradients.dtype)
-        tokens = max(1, CHUNK_ELEMENTS // (count * gradients.shape[-1]))
-        scratch = gradients.new_empty((min(tokens, len(weights)), count, gradients.shape[-1]))
-        for first in range(0, len(weights), tokens):
-            part = slice(first, min(first + tokens, len(weights)))
-            mine = scratch[: part.stop - part.start]
-            torch.bmm(gradients[part], self._buffer[part, :count].transpose(1, 2), out=products[part])
-            torch.bmm(weights[part], gradients[part], out=mine)
-            if self._reached:
-                self._gradient[part, :count] += mine
-            else:
-                self._gradient[part, :count] = mine
-        self._reached = self._reached or count
-        self.weighting.old_backward(block, old, products)
+        known = self._newest_gradients
+        if known:
+            zero = torch.zeros_like(next(iter(known.values())))  # of reads that do not reach the loss
+            gradients = [known.get(read, zero) for read in self._reads(self._walked)]
+            self._gradients[self._walked] = torch.stack(gradients, dim=1)
+            known.clear()
+        self._walked = block
+        self._gathered = self._gather(block)
 
-    def _block(self, read: int) -> range:
-        first = (read - 1) // BLOCK_READS * BLOCK_READS + 1
-        return range(first, min(first + BLOCK_READS, self._reads + 1))
-
-    def _final_old(self, block: range) -> Tensor:
-        """Return the weights of a block's old sources with their factors; reads that were not made have none."""
-        old = self._old[block.start]
-        factors = [self._factors.get(read) for read in block]
-        if all(factor is None for factor in factors):
-            return old
-        zero = old.new_zeros(old.shape[0])
-        return old * torch.stack([zero if factor is None else factor for factor in factors], dim=1).unsqueeze(-1)
+    def _gather(self, block: int) -> Tensor:
+        """Return what the reads of later blocks add to the gradients of a block's sources [tokens, sources, width]."""
+        values, sources, reads = self._values[block], self._sources(block), [self._reads(b) for b in self._gradients]
+        if not reads:
+            return torch.zeros_like(values)
+        weights = [self.weighting.weights(of_block, sources) for of_block in reads]
+        matrices = [self._per_token(part).transpose(1, 2) for part in weights]
+        products = [values.new_empty((len(values), len(of_block), len(sources))) for of_block in reads]
+        gathered = torch.empty_like(values)
+        for part in self._chunks():
+            for index, gradients in enumerate(self._gradients.values()):
+                torch.bmm(gradients[part], values[part].transpose(1, 2), out=products[index][part])
+                if index == 0:
+                    torch.bmm(matrices[index][part], gradients[part], out=gathered[part])
+                else:
+                    gathered[part].baddbmm_(matrices[index][part], gradients[part])
+        for of_block, final, product in zip(reads, weights, products, strict=True):
+            self.weighting.weights_backward(of_block, sources, final, product.permute(1, 2, 0))
+        return gathered
 
     def _per_token(self, weights: Tensor) -> Tensor:
-        """Return weights in the buffer's precision, one matrix per token."""
-        tokens = self._buffer.shape[0]
-        return weights.to(self._buffer.dtype).expand(tokens, -1, -1).contiguous()
+        """Return weights [reads, sources, T] as a matrix per token [tokens, reads, sources], in the sources'
+        precision."""
+        matrices = weights.permute(2, 0, 1).to(self._newest[0].dtype).contiguous()
+        return matrices.expand(len(self._newest[0]), -1, -1)
+
+    def _sources(self, block: int) -> range:
+        return range(block * BLOCK, min((block + 1) * BLOCK, self._count))
+
+    def _reads(self, block: int) -> range:
+        sources = self._sources(block)
+        return range(sources.start + 1, sources.stop + 1)
+
+    def _chunks(self) -> Iterator[slice]:
+        """Yield slices of tokens whose block of sources fits the cache."""
+        tokens, width = self._newest[0].shape
+        step = max(1, CHUNK_ELEMENTS // (BLOCK * width))
+        return (slice(first, min(first + step, tokens)) for first in range(0, tokens, step))

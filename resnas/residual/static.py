@@ -107,23 +107,27 @@ class _DenseScalarWeighting(DenseWeighting):
         self._matrix[self._lower] = scalars.detach().squeeze(1)
         self._gradient = torch.zeros_like(self._matrix)
 
-    def old_weights(self, reads: range) -> Tensor:
-        return self._matrix[reads.start - 1 : reads.stop - 1, : reads.start].unsqueeze(0)
+    def old_weights(self, reads: range, blocks: Sequence[range]) -> list[Tensor]:
+        return [self.weights(reads, sources) for sources in blocks]
 
-    def new_weights(self, read: int, first: int) -> tuple[Tensor | None, Tensor]:
-        return None, self._matrix[read - 1 : read, first:read]
+    def new_weights(self, read: int, sources: range) -> tuple[Tensor | None, Tensor]:
+        return None, self.weights(range(read, read + 1), sources).squeeze(0)
+
+    def weights(self, reads: range, sources: range) -> Tensor:
+        return _block(self._matrix, reads, sources).unsqueeze(-1)
 
     def start_backward(self) -> None:
         self._gradient = torch.zeros_like(self._matrix)
 
-    def old_backward(self, reads: range, weights: Tensor, gradients: Tensor) -> None:
-        self._gradient[reads.start - 1 : reads.stop - 1, : reads.start] = gradients.sum(0)
-
-    def new_backward(self, read: int, source: int, weight: Tensor, gradient: Tensor) -> None:
-        self._gradient[read - 1, source] = gradient.sum()
+    def weights_backward(self, reads: range, sources: range, weights: Tensor, gradients: Tensor) -> None:
+        _block(self._gradient, reads, sources).copy_(gradients.sum(-1))
 
     def parameter_gradients(self) -> tuple[Tensor | None, ...]:
         return (self._gradient[self._lower].unsqueeze(1),)
+
+
+def _block(matrix: Tensor, reads: range, sources: range) -> Tensor:
+    return matrix[reads.start - 1 : reads.stop - 1, sources.start : sources.stop]
 
 
 def _reads_in(entries: int) -> int:

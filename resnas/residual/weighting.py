@@ -32,7 +32,7 @@ class Weighting(ABC):
 
 def inverse_root_mean_square(value: Tensor, epsilon: float) -> Tensor:
     """Return 1 / rms per token [tokens] of values [tokens, width]."""
-    return torch.rsqrt(value.square().mean(-1) + epsilon)
+    return torch.rsqrt(torch.linalg.vector_norm(value, dim=-1).square_().div_(value.shape[-1]).add_(epsilon))
 
 
 def through_norm_(gradient: Tensor, value: Tensor, inverse_rms: Tensor) -> Tensor:
