@@ -50,6 +50,10 @@ class DenseWeighting(Weighting):
     def read_backward(self, read: int, gradient: Tensor, mixed: Tensor) -> None:  # noqa: B027
         """Take the gradient of a read and its value, both [tokens, width]."""
 
+    def product(self, gradient: Tensor, value: Tensor) -> Tensor:
+        """Return the gradient of the weight [T] of a value in a read with this gradient, both [tokens, width]."""
+        return (gradient * value).sum(-1)
+
     @abstractmethod
     def weights_backward(self, reads: range, sources: range, weights: Tensor, gradients: Tensor) -> None:
         """Take weights as `weights` returned them, and their gradients [reads, sources, tokens]."""
@@ -69,8 +73,9 @@ class DenseTape:
         self._pass = -1
         self._walked = -1  # block that the backward pass is in
         self._gradients: dict[int, Tensor] = {}  # block behind -> gradients of its reads [tokens, reads, width]
-        self._newest_gradients: dict[int, Tensor] = {}  # read of the walked block -> its gradient [tokens, width]
-        self._gathered = torch.empty(0)  # what later blocks add to the walked block's sources [tokens, sources, width]
+        self._newest_gradients: list[Tensor] = []  # of the reads of the walked block, the last one first
+        self._walked_values = torch.empty(0)  # [sources, tokens, width]
+        self._gathered = torch.empty(0)  # what later blocks add to the walked block's sources [sources, tokens, width]
 
     def append(self, value: Tensor) -> None:
         """Keep a source [tokens, width]."""
@@ -109,20 +114,23 @@ class DenseTape:
             self.weighting.start_backward()
             self._close_forward()
         self._walk_to((read - 1) // BLOCK)
-        self._newest_gradients[read] = gradient
+        self._expect_gradients_after(read)
+        self._newest_gradients.append(gradient)
         self.weighting.read_backward(read, gradient, self._mixed[read - 1])
 
     def source_gradient(self, source: int) -> Tensor:
         """Return the gradient of a source: from later blocks, from later reads of its own, and through the weights."""
         block, place = divmod(source, BLOCK)
         self._walk_to(block)
-        value = self._values[block][:, place].contiguous()
-        gradient = self._gathered[:, place].clone()
-        for read, of_read in self._newest_gradients.items():
-            reads, sources = range(read, read + 1), range(source, source + 1)
-            weight = self.weighting.weights(reads, sources)
-            gradient.addcmul_(of_read, weight.to(value.dtype).view(-1, 1))
-            self.weighting.weights_backward(reads, sources, weight, (of_read * value).sum(-1).view(1, 1, -1))
+        self._expect_gradients_after(source)
+        value, gradient = self._walked_values[place], self._gathered[place]
+        reads, sources = range(source + 1, self._reads(block).stop), range(source, source + 1)
+        weights = self.weighting.weights(reads, sources)
+        products = []
+        for of_read, weight in zip(self._newest_gradients, weights.to(value.dtype).flip(0).unbind(0), strict=True):
+            gradient.addcmul_(of_read, weight.view(-1, 1))
+            products.append(self.weighting.product(of_read, value))
+        self.weighting.weights_backward(reads, sources, weights, torch.stack(products[::-1]).unsqueeze(1))
         through_weights = self.weighting.source_gradient(source, value)
         return gradient if through_weights is None else gradient.add_(through_weights)
 
@@ -163,14 +171,18 @@ class DenseTape:
         """Enter a block: keep the gradients of the block before, and gather what is known of this one's sources."""
         if block == self._walked:
             return
-        known = self._newest_gradients
-        if known:
-            zero = torch.zeros_like(next(iter(known.values())))  # of reads that do not reach the loss
-            gradients = [known.get(read, zero) for read in self._reads(self._walked)]
-            self._gradients[self._walked] = torch.stack(gradients, dim=1)
-            known.clear()
+        if self._newest_gradients:
+            self._expect_gradients_after(self._sources(self._walked).start)
+            self._gradients[self._walked] = torch.stack(self._newest_gradients[::-1], dim=1)
+            self._newest_gradients.clear()
         self._walked = block
-        self._gathered = self._gather(block)
+        self._walked_values = self._values[block].transpose(0, 1).contiguous()
+        self._gathered = self._gather(block).transpose(0, 1).contiguous()
+
+    def _expect_gradients_after(self, read: int) -> None:
+        """Put zeros where later reads of the walked block have no gradient: they do not reach the loss."""
+        for _ in range(self._reads(self._walked).stop - 1 - read - len(self._newest_gradients)):
+            self._newest_gradients.append(torch.zeros_like(self._newest[0]))
 
     def _gather(self, block: int) -> Tensor:
         """Return what the reads of later blocks add to the gradients of a block's sources [tokens, sources, width]."""

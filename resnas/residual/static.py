@@ -119,6 +119,9 @@ class _DenseScalarWeighting(DenseWeighting):
     def start_backward(self) -> None:
         self._gradient = torch.zeros_like(self._matrix)
 
+    def product(self, gradient: Tensor, value: Tensor) -> Tensor:
+        return torch.dot(gradient.flatten(), value.flatten()).unsqueeze(0)
+
     def weights_backward(self, reads: range, sources: range, weights: Tensor, gradients: Tensor) -> None:
         _block(self._gradient, reads, sources).copy_(gradients.sum(-1))
 
