@@ -2,6 +2,7 @@
 
 import itertools
 import typing
+import weakref
 
 import pytest
 import torch
@@ -348,6 +349,22 @@ def test_a_graph_can_be_walked_twice_and_a_part_of_it_first(topology):
     torch.autograd.grad(reads[-1].sum(), [branches], retain_graph=True)  # never comes to the start
     assert_equal(torch.autograd.grad(reads[3].sum(), inputs, retain_graph=True), part, tolerance=1e-14)
     assert_equal(torch.autograd.grad(reads[-1].sum(), inputs), whole, tolerance=1e-14)
+
+
+@fast_topologies
+def test_a_backward_pass_frees_the_sources_and_a_second_one_says_so(topology):
+    rule = random_rule(topology)
+    embedding, branches = random_inputs()
+    reads, stream = run(rule.start, embedding, branches)
+    tape = weakref.ref(stream._tape)
+    del stream
+    loss = reads[-1].square().sum()
+    loss.backward(retain_graph=True)
+    assert tape() is not None
+    loss.backward()
+    assert tape() is None  # though the loss still holds the graph
+    with pytest.raises(RuntimeError, match=r"second time.*retain_graph=True"):
+        reads[-1].backward(torch.ones_like(reads[-1]))
 
 
 @fast_topologies

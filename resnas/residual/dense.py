@@ -19,11 +19,11 @@ from torch import Tensor
 from resnas.residual.weighting import Weighting
 
 BLOCK = 8
-"""Sources, and reads, of a block. Per read, about BLOCK / 2 sources are gone through alone, and all / BLOCK in blocks."""
+"""Sources, and reads, of a block; a read goes through half a block of sources one by one."""
 WORTHWHILE_ELEMENTS = 2**17
 """Of one source (tokens times width): below, sources stay in the cache and a tape's fewer steps are faster."""
-CHUNK_ELEMENTS = 2**18
-"""Of a block that is worked on at a time, so that it stays in the cache: one MiB in float32."""
+CHUNK_ELEMENTS = 2**17
+"""Of a block that is worked on at a time, so that it stays in the cache: half a MiB in float32."""
 
 
 class DenseWeighting(Weighting):
@@ -47,7 +47,7 @@ class DenseWeighting(Weighting):
     def weights(self, reads: range, sources: range) -> Tensor:
         """Return the final weights of sources in later reads that have been made, [reads, sources, T]."""
 
-    def read_backward(self, read: int, gradient: Tensor, mixed: Tensor) -> None:  # noqa: B027
+    def read_backward(self, read: int, gradient: Tensor, mixed: Tensor) -> None:
         """Take the gradient of a read and its value, both [tokens, width]."""
 
     def product(self, gradient: Tensor, value: Tensor) -> Tensor:
@@ -70,7 +70,6 @@ class DenseTape:
         self._newest: list[Tensor] = []  # sources since, each [tokens, width]
         self._old = torch.empty(0)  # what older blocks add to the reads of this one, no factors [tokens, reads, width]
         self._mixed: list[Tensor] = []
-        self._pass = -1
         self._walked = -1  # block that the backward pass is in
         self._gradients: dict[int, Tensor] = {}  # block behind -> gradients of its reads [tokens, reads, width]
         self._newest_gradients: list[Tensor] = []  # of the reads of the walked block, the last one first
@@ -104,15 +103,18 @@ class DenseTape:
         self._mixed.append(mixed.detach())
         return mixed
 
+    def start_backward(self) -> None:
+        """Forget what an earlier backward pass has left, and put the newest sources into a block of their own."""
+        self.weighting.start_backward()
+        self._walked = -1
+        self._gradients.clear()
+        self._newest_gradients.clear()
+        self._old = torch.empty(0)
+        del self._values[(self.written - 1) // BLOCK :]
+        self._values.append(torch.stack(self._newest, dim=1))
+
     def read_backward(self, read: int, gradient: Tensor) -> None:
         """Store the gradient of a read."""
-        task = torch._C._current_graph_task_id()
-        if task != self._pass:  # another backward pass over the same graph starts afresh
-            self._pass, self._walked = task, -1
-            self._gradients.clear()
-            self._newest_gradients.clear()
-            self.weighting.start_backward()
-            self._close_forward()
         self._walk_to((read - 1) // BLOCK)
         self._expect_gradients_after(read)
         self._newest_gradients.append(gradient)
@@ -159,13 +161,6 @@ class DenseTape:
             for of_block, values in zip(weights[1:], self._values[1:], strict=True):
                 mixed[part].baddbmm_(of_block[part], values[part])
         return mixed
-
-    def _close_forward(self) -> None:
-        """Put the newest sources into a block of their own, for the backward pass."""
-        self._old = torch.empty(0)
-        first = (self.written - 1) // BLOCK
-        del self._values[first:]
-        self._values.append(torch.stack(self._newest, dim=1))
 
     def _walk_to(self, block: int) -> None:
         """Enter a block: keep the gradients of the block before, and gather what is known of this one's sources."""

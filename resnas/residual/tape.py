@@ -99,7 +99,6 @@ class Tape:
         self.weights: list[list[Tensor]] = []
         self._gradients: dict[int, Tensor] = {}  # read -> its incoming gradient
         self._pool_gradients: dict[int, Tensor] = {}  # read -> summed gradient of the pools from this read on
-        self._pass = -1
 
     def append(self, value: Tensor) -> None:
         """Keep a source [tokens, width]."""
@@ -117,14 +116,14 @@ class Tape:
             mixed.addcmul_(value, weight)
         return mixed
 
+    def start_backward(self) -> None:
+        """Forget what an earlier backward pass has left."""
+        self.weighting.start_backward()
+        self._gradients.clear()
+        self._pool_gradients.clear()
+
     def read_backward(self, read: int, gradient: Tensor) -> None:
         """Store the gradient of a read for the writes before it."""
-        task = torch._C._current_graph_task_id()
-        if task != self._pass:  # another backward pass over the same graph starts afresh
-            self._pass = task
-            self.weighting.start_backward()
-            self._gradients.clear()
-            self._pool_gradients.clear()
         self._gradients[read] = gradient
         values, weights = self._values(read), self.weights[read - 1]
         self.weighting.read_backward(
@@ -197,17 +196,18 @@ class TapeStream(Stream):
         self._shape = embedding.shape
         self._dtype = embedding.dtype
         self._tape = tape
-        self._handle = _Start.apply(tape, embedding.flatten(0, -2), *tape.weighting.parameters)
+        self._graph = _Graph(tape)
+        self._handle = _Start.apply(self._graph, embedding.flatten(0, -2), *tape.weighting.parameters)
 
     def read(self) -> Tensor:
         """Return the mixture of the sources so far."""
-        mixed: Tensor = _Read.apply(self._tape, self._handle)
+        mixed: Tensor = _Read.apply(self._graph, self._handle)
         return mixed.reshape(self._shape)
 
     def write(self, source: Tensor) -> None:
         """Append a source; it is kept in the embedding's precision."""
         flat = source.flatten(0, -2).to(self._dtype)
-        self._handle = _Write.apply(self._tape, flat, self._handle)
+        self._handle = _Write.apply(self._graph, flat, self._handle)
 
     def mixing_matrix(self) -> list[Tensor]:
         """Return the weights, a pooled group's weight standing for each of its sources."""
@@ -220,49 +220,79 @@ def _full_precision(device: torch.device) -> AbstractContextManager[Any]:
     return torch.autocast(device.type, enabled=False) if available else nullcontext()
 
 
+class _Graph:
+    """What the autograd nodes of one forward pass share: the tape, until a backward pass frees it."""
+
+    def __init__(self, tape: Tape | DenseTape) -> None:
+        self.tape = tape
+        self._released = False
+        self._pass = -1
+
+    def enter(self) -> Tape | DenseTape:
+        """Return the tape to a node of a backward pass."""
+        if self._released:
+            raise RuntimeError(
+                "Trying to go backward through a depth-mixing stream a second time, but its sources have been freed; "
+                "give retain_graph=True to the first backward pass"
+            )
+        task = torch._C._current_graph_task_id()
+        if task != self._pass:  # a repeated pass, or a pass over another part of the graph
+            self._pass = task
+            self.tape.start_backward()
+        return self.tape
+
+    def leave(self) -> None:
+        """Free the tape, unless the graph is to be walked again: a graph may live as long as its loss."""
+        if not torch._C._autograd._get_current_graph_task_keep_graph():
+            self._released = True
+            del self.tape
+
+
 class _Start(Function):
     """Source 0 and the parameters of the weighting; its backward pass runs last."""
 
     @staticmethod
-    def forward(ctx: Any, tape: Tape | DenseTape, embedding: Tensor, *parameters: Tensor) -> Tensor:
-        ctx.tape = tape
+    def forward(ctx: Any, graph: _Graph, embedding: Tensor, *parameters: Tensor) -> Tensor:
+        ctx.graph = graph
         with _full_precision(embedding.device):
-            tape.append(embedding.detach())
+            graph.tape.append(embedding.detach())
         return embedding.new_zeros(())
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, handle: Tensor) -> Any:
         with _full_precision(handle.device):
-            gradient = ctx.tape.source_gradient(0)
-            return None, gradient, *ctx.tape.weighting.parameter_gradients()
+            tape = ctx.graph.enter()
+            gradients = tape.source_gradient(0), *tape.weighting.parameter_gradients()
+            ctx.graph.leave()
+            return None, *gradients
 
 
 class _Write(Function):
     @staticmethod
-    def forward(ctx: Any, tape: Tape | DenseTape, source: Tensor, handle: Tensor) -> Tensor:
-        ctx.tape, ctx.source = tape, tape.written
+    def forward(ctx: Any, graph: _Graph, source: Tensor, handle: Tensor) -> Tensor:
+        ctx.graph, ctx.source = graph, graph.tape.written
         with _full_precision(source.device):
-            tape.append(source.detach())
+            graph.tape.append(source.detach())
         return source.new_zeros(())
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, handle: Tensor) -> Any:
         with _full_precision(handle.device):
-            return None, ctx.tape.source_gradient(ctx.source), handle
+            return None, ctx.graph.enter().source_gradient(ctx.source), handle
 
 
 class _Read(Function):
     @staticmethod
-    def forward(ctx: Any, tape: Tape | DenseTape, handle: Tensor) -> Tensor:
-        ctx.tape, ctx.read = tape, tape.written
+    def forward(ctx: Any, graph: _Graph, handle: Tensor) -> Tensor:
+        ctx.graph, ctx.read = graph, graph.tape.written
         with _full_precision(handle.device):
-            return tape.read()
+            return graph.tape.read()
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, gradient: Tensor) -> Any:
         with _full_precision(gradient.device):
-            ctx.tape.read_backward(ctx.read, gradient.contiguous())
+            ctx.graph.enter().read_backward(ctx.read, gradient.contiguous())
         return None, gradient.new_zeros(())
