@@ -13,6 +13,7 @@ import torch.nn.functional as functional
 from torch import Tensor, nn
 
 from resnas.architecture import Architecture
+from resnas.model.cache import KeyValueCache
 from resnas.residual.attention import EPSILON
 from resnas.tasks.task import TaskShape
 
@@ -31,8 +32,9 @@ class RMSNorm(nn.RMSNorm):
 class Attention(nn.Module):
     """Multi-head self-attention, causal or not, with rotary positions or none."""
 
-    def __init__(self, architecture: Architecture, shape: TaskShape) -> None:
+    def __init__(self, architecture: Architecture, shape: TaskShape, layer: int) -> None:
         super().__init__()
+        self.layer = layer
         width = architecture.width
         self.heads = architecture.heads
         self.causal = shape.causal
@@ -40,16 +42,28 @@ class Attention(nn.Module):
         self.output = nn.Linear(width, width, bias=False)
         self.rotary = RotaryPositions(shape.context, width // self.heads) if architecture.positions == "rope" else None
 
-    def forward(self, x: Tensor) -> Tensor:
-        """Map [B, T, D] to [B, T, D]."""
+    def forward(self, x: Tensor, cache: KeyValueCache | None = None) -> Tensor:
+        """Map [B, T, D] to [B, T, D]; with a cache, these T tokens follow those that it holds, and are added to it."""
         batch, tokens, width = x.shape
         heads = self.query_key_value(x).view(batch, tokens, 3, self.heads, -1).permute(2, 0, 3, 1, 4)
         query, key, value = heads.unbind(0)  # each [B, heads, T, D / heads]
         if self.rotary is not None:
-            query, key = self.rotary(query), self.rotary(key)
-        mixed = functional.scaled_dot_product_attention(query, key, value, is_causal=self.causal)
+            first = 0 if cache is None else cache.length
+            query, key = self.rotary(query, first), self.rotary(key, first)
+        if cache is not None:
+            key, value = cache.extend(self.layer, key, value)
+        mixed = self._mix(query, key, value)
         output: Tensor = self.output(mixed.transpose(1, 2).reshape(batch, tokens, width))
         return output
+
+    def _mix(self, query: Tensor, key: Tensor, value: Tensor) -> Tensor:
+        """Let the newest tokens look at all of them; one token alone may see everything, so it needs no mask."""
+        new, known = query.shape[2], key.shape[2]
+        if new == known:
+            return functional.scaled_dot_product_attention(query, key, value, is_causal=self.causal)
+        # `is_causal` would take the first query for the oldest token, not for the first new one
+        visible = None if new == 1 else query.new_ones((new, known), dtype=torch.bool).tril(known - new)
+        return functional.scaled_dot_product_attention(query, key, value, attn_mask=visible)
 
 
 class RotaryPositions(nn.Module):
@@ -64,10 +78,10 @@ class RotaryPositions(nn.Module):
         self.cosine: Tensor
         self.sine: Tensor
 
-    def forward(self, x: Tensor) -> Tensor:
-        """Rotate [B, heads, T, features]."""
-        tokens, half = x.shape[-2], x.shape[-1] // 2
-        return x * self.cosine[:tokens].to(x.dtype) + x.roll(half, dims=-1) * self.sine[:tokens].to(x.dtype)
+    def forward(self, x: Tensor, first: int = 0) -> Tensor:
+        """Rotate [B, heads, T, features], whose first token has the position `first`."""
+        half, places = x.shape[-1] // 2, slice(first, first + x.shape[-2])
+        return x * self.cosine[places].to(x.dtype) + x.roll(half, dims=-1) * self.sine[places].to(x.dtype)
 
 
 class MLP(nn.Module):
@@ -104,12 +118,17 @@ class Sublayer(nn.Module):
         self.norm_after = RMSNorm(width) if norm == "sandwich" else None
         self.scale = 1 / math.sqrt(layer) if architecture.branch_scale == "1/sqrt(layer)" else None
 
-    def forward(self, read: Tensor, probe: Callable[[Tensor], Tensor] | None = None) -> Tensor:
+    def forward(
+        self,
+        read: Tensor,
+        probe: Callable[[Tensor], Tensor] | None = None,
+        cache: KeyValueCache | None = None,
+    ) -> Tensor:
         """Return the source that this sublayer writes [B, T, D]."""
         consumed = read if self.norm_before is None else self.norm_before(read)
         if self.scale is not None:
             consumed = consumed * self.scale
-        output = self.branch(consumed)
+        output = self.branch(consumed, cache) if isinstance(self.branch, Attention) else self.branch(consumed)
         if self.norm_after is not None:
             output = self.norm_after(output)
         if probe is not None:

@@ -1,5 +1,5 @@
-"""The Transformer stack, written once: decoder or encoder around any residual topology, and a trace of one forward
-pass.
+"""The Transformer stack, written once: decoder or encoder around any residual topology, a trace of one forward pass,
+and generation token by token.
 
 Shapes: B examples, T tokens, D width. The topology sees only reads and writes, so two architectures that differ in
 their topology differ in nothing else.
@@ -16,7 +16,9 @@ import torch.nn.functional as functional
 from torch import Tensor, nn
 
 from resnas.architecture import Architecture
+from resnas.model import generation
 from resnas.model.blocks import MLP, Attention, RMSNorm, Sublayer, root_mean_square_normalised
+from resnas.model.cache import KeyValueCache
 from resnas.residual.attention import EPSILON
 from resnas.tasks.task import IGNORED, TaskShape
 
@@ -45,7 +47,7 @@ class Model(nn.Module):
         self.sublayers = nn.ModuleList(
             Sublayer(branch, architecture, layer)
             for layer in range(1, architecture.depth + 1)
-            for branch in (Attention(architecture, shape), MLP(architecture))
+            for branch in (Attention(architecture, shape, layer), MLP(architecture))
         )
         self.residual = architecture.residual.build(architecture.sublayers, width)
         self.final_norm = RMSNorm(width)
@@ -70,18 +72,85 @@ class Model(nn.Module):
         trace.matrix = matrix
         return logits, trace
 
+    def new_cache(self, capacity: int | None = None) -> KeyValueCache:
+        """Return an empty cache for `step`, with room for `capacity` tokens (as many as the context, unless given).
+
+        Raises:
+            InputError: the task is not one of tokens, causal and with a prediction per position; or the capacity is
+                not from 1 to the context.
+        """
+        generation.check_task(self.shape)
+        capacity = self.shape.context if capacity is None else capacity
+        generation.check_capacity(capacity, self.shape)
+        return KeyValueCache(capacity)
+
+    @torch.no_grad()
+    def step(self, tokens: Tensor, cache: KeyValueCache) -> Tensor:
+        """Return the logits [B, T, outputs] of T new tokens that follow those in the cache, and add them to it.
+
+        Depth mixing stays within a token, so a new token needs no sources of the tokens before it; only attention
+        looks at them, through the cache. The logits are those of `forward` at the same positions, without gradients.
+        The numbers in `tokens` [B, T] are not looked at, which on an accelerator would mean to wait for them.
+
+        Raises:
+            InputError: `tokens` are not whole numbers [B, T], do not fit into the cache, or are of another number of
+                examples than it holds.
+        """
+        tokens = generation.whole_numbers(tokens, "tokens")
+        cache.check_room(*tokens.shape)
+        logits, _ = self._run(tokens, cache=cache)
+        cache.length += tokens.shape[1]
+        return logits
+
+    def generate(
+        self,
+        prompt: Tensor,
+        new_tokens: int,
+        *,
+        temperature: float = 1.0,
+        top_k: int | None = None,
+        generator: torch.Generator | None = None,
+    ) -> Tensor:
+        """Return the prompt [B, T] and `new_tokens` tokens drawn one after the other, [B, T + new_tokens].
+
+        Args:
+            prompt: token numbers, on the model's device.
+            new_tokens: how many to add to each example.
+            temperature: divides the logits before the softmax; 0 takes the likeliest token.
+            top_k: draw from this many likeliest tokens only.
+            generator: source of randomness, on the model's device; torch's own unless given.
+
+        Raises:
+            InputError: as `new_cache`; the prompt is not whole numbers [B, T], is empty, or holds a number that is no
+                token; prompt and new tokens are longer than the context; or an option is out of its range.
+        """
+        sampler = generation.Sampler(temperature, top_k, generator)
+        prompt = generation.checked_prompt(prompt, new_tokens, sampler, self.shape)
+        cache = self.new_cache(prompt.shape[1] + new_tokens)
+        pieces = [prompt]
+        for _ in range(new_tokens):
+            logits = self.step(pieces[-1], cache)
+            pieces.append(sampler.draw(logits[:, -1]))
+        return torch.cat(pieces, dim=1)
+
     def mixing_parameters(self) -> list[nn.Parameter]:
         """Return the trained parameters of the depth-mixing matrix."""
         return list(self.residual.parameters())
 
-    def _run(self, inputs: Tensor, probe: Probe | None, trace: Trace | None = None) -> tuple[Tensor, list[Tensor]]:
-        embedding = self._embed(inputs)
+    def _run(
+        self,
+        inputs: Tensor,
+        probe: Probe | None = None,
+        trace: Trace | None = None,
+        cache: KeyValueCache | None = None,
+    ) -> tuple[Tensor, list[Tensor]]:
+        embedding = self._embed(inputs, first=0 if cache is None else cache.length)
         stream = self.residual.start(embedding)
         if trace is not None:
             trace.outputs.append(embedding.detach())
         for number, sublayer in enumerate(self.sublayers, start=1):
             read = stream.read()
-            stream.write(sublayer(read, _tapped(number, read, probe, trace)))
+            stream.write(sublayer(read, _tapped(number, read, probe, trace), cache))
         readout = stream.read()
         normalised = self.final_norm(readout)
         if self.shape.pooled:
@@ -89,10 +158,11 @@ class Model(nn.Module):
         logits: Tensor = self.head(normalised)
         return logits, stream.mixing_matrix() if trace is not None else []
 
-    def _embed(self, inputs: Tensor) -> Tensor:
+    def _embed(self, inputs: Tensor, first: int) -> Tensor:
+        """Return source 0 of inputs whose first token has the position `first`."""
         embedding: Tensor = self.embedding(inputs)
         if self.positions is not None:
-            embedding = embedding + self.positions.weight[: inputs.shape[1]]
+            embedding = embedding + self.positions.weight[first : first + inputs.shape[1]]
         embedding = embedding.to(self.head.weight.dtype)  # the stream keeps its precision under autocast
         return root_mean_square_normalised(embedding) if self.architecture.norm == "post" else embedding
 
