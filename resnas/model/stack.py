@@ -1,5 +1,5 @@
-"""The Transformer stack, written once: decoder or encoder around any residual topology, and a trace of one forward
-pass.
+"""The Transformer stack, written once: decoder or encoder around any residual topology, a trace of one forward pass,
+and generation token by token.
 
 Shapes: B examples, T tokens, D width. The topology sees only reads and writes, so two architectures that differ in
 their topology differ in nothing else.
@@ -16,119 +16,15 @@ import torch.nn.functional as functional
 from torch import Tensor, nn
 
 from resnas.architecture import Architecture
+from resnas.model import generation
+from resnas.model.blocks import MLP, Attention, RMSNorm, Sublayer, root_mean_square_normalised
+from resnas.model.cache import KeyValueCache
 from resnas.residual.attention import EPSILON
 from resnas.tasks.task import IGNORED, TaskShape
 
 Probe = Callable[[int, Tensor], Tensor]
 """Called with the number of a sublayer (1 to S) and what its branch adds [B, T, D]; what it returns is added
 instead."""
-
-
-class RMSNorm(nn.RMSNorm):
-    """RMSNorm whose epsilon is far below any mean square that it meets.
-
-    A read that is a mean of l sources of size 0.02 has a mean square of 4e-4 / l²; with the usual 1e-6 the network
-    would no longer be invariant to the scale of its reads, and zero-query depth attention would differ from PreNorm.
-    """
-
-    def __init__(self, width: int, *, gain: bool = True) -> None:
-        super().__init__(width, eps=EPSILON, elementwise_affine=gain)
-
-
-class Attention(nn.Module):
-    """Multi-head self-attention, causal or not, with rotary positions or none."""
-
-    def __init__(self, architecture: Architecture, shape: TaskShape) -> None:
-        super().__init__()
-        width = architecture.width
-        self.heads = architecture.heads
-        self.causal = shape.causal
-        self.query_key_value = nn.Linear(width, 3 * width, bias=False)
-        self.output = nn.Linear(width, width, bias=False)
-        self.rotary = RotaryPositions(shape.context, width // self.heads) if architecture.positions == "rope" else None
-
-    def forward(self, x: Tensor) -> Tensor:
-        """Map [B, T, D] to [B, T, D]."""
-        batch, tokens, width = x.shape
-        heads = self.query_key_value(x).view(batch, tokens, 3, self.heads, -1).permute(2, 0, 3, 1, 4)
-        query, key, value = heads.unbind(0)  # each [B, heads, T, D / heads]
-        if self.rotary is not None:
-            query, key = self.rotary(query), self.rotary(key)
-        mixed = functional.scaled_dot_product_attention(query, key, value, is_causal=self.causal)
-        output: Tensor = self.output(mixed.transpose(1, 2).reshape(batch, tokens, width))
-        return output
-
-
-class RotaryPositions(nn.Module):
-    """Rotate pairs of features by an angle that grows with the position (RoPE, arXiv 2104.09864)."""
-
-    def __init__(self, context: int, features: int, base: float = 10_000.0) -> None:
-        super().__init__()
-        frequencies = base ** (-torch.arange(0, features, 2, dtype=torch.float64) / features)
-        angles = torch.outer(torch.arange(context, dtype=torch.float64), frequencies)
-        self.register_buffer("cosine", angles.cos().repeat(1, 2).float(), persistent=False)
-        self.register_buffer("sine", torch.cat((-angles.sin(), angles.sin()), dim=1).float(), persistent=False)
-        self.cosine: Tensor
-        self.sine: Tensor
-
-    def forward(self, x: Tensor) -> Tensor:
-        """Rotate [B, heads, T, features]."""
-        tokens, half = x.shape[-2], x.shape[-1] // 2
-        return x * self.cosine[:tokens].to(x.dtype) + x.roll(half, dims=-1) * self.sine[:tokens].to(x.dtype)
-
-
-class MLP(nn.Module):
-    """Two matrices with GELU between, or three with a SiLU gate (SwiGLU)."""
-
-    def __init__(self, architecture: Architecture) -> None:
-        super().__init__()
-        width, hidden = architecture.width, architecture.mlp_width
-        self.gate = nn.Linear(width, hidden, bias=False) if architecture.mlp == "swiglu" else None
-        self.input = nn.Linear(width, hidden, bias=False)
-        self.output = nn.Linear(hidden, width, bias=False)
-
-    def forward(self, x: Tensor) -> Tensor:
-        """Map [B, T, D] to [B, T, D]."""
-        hidden = self.input(x)
-        hidden = functional.gelu(hidden) if self.gate is None else functional.silu(self.gate(x)) * hidden
-        output: Tensor = self.output(hidden)
-        return output
-
-
-class Sublayer(nn.Module):
-    """A branch (attention or MLP) with its norms and scale: what it writes for a read r.
-
-    pre: f(N r). sandwich: N f(N r). post: N(r + f(r)) - r, so that in the fixed stream the next read is N(r + f(r)),
-        the original
-    Transformer; that norm has no gain, which keeps the stream a weighted sum of branch outputs, token by token.
-    """
-
-    def __init__(self, branch: Attention | MLP, architecture: Architecture, layer: int) -> None:
-        super().__init__()
-        norm, width = architecture.norm, architecture.width
-        self.branch = branch
-        self.norm_before = RMSNorm(width) if norm != "post" else None
-        self.norm_after = RMSNorm(width) if norm == "sandwich" else None
-        self.scale = 1 / math.sqrt(layer) if architecture.branch_scale == "1/sqrt(layer)" else None
-
-    def forward(self, read: Tensor, probe: Callable[[Tensor], Tensor] | None = None) -> Tensor:
-        """Return the source that this sublayer writes [B, T, D]."""
-        consumed = read if self.norm_before is None else self.norm_before(read)
-        if self.scale is not None:
-            consumed = consumed * self.scale
-        output = self.branch(consumed)
-        if self.norm_after is not None:
-            output = self.norm_after(output)
-        if probe is not None:
-            output = probe(output)
-        if self.norm_before is None:
-            return root_mean_square_normalised(read + output) - read
-        return output  # type: ignore[no-any-return]
-
-
-def root_mean_square_normalised(x: Tensor) -> Tensor:
-    """Return x / rms(x) over the last dimension."""
-    return functional.rms_norm(x, (x.shape[-1],), eps=EPSILON)
 
 
 class Model(nn.Module):
@@ -151,7 +47,7 @@ class Model(nn.Module):
         self.sublayers = nn.ModuleList(
             Sublayer(branch, architecture, layer)
             for layer in range(1, architecture.depth + 1)
-            for branch in (Attention(architecture, shape), MLP(architecture))
+            for branch in (Attention(architecture, shape, layer), MLP(architecture))
         )
         self.residual = architecture.residual.build(architecture.sublayers, width)
         self.final_norm = RMSNorm(width)
@@ -176,18 +72,85 @@ class Model(nn.Module):
         trace.matrix = matrix
         return logits, trace
 
+    def new_cache(self, capacity: int | None = None) -> KeyValueCache:
+        """Return an empty cache for `step`, with room for `capacity` tokens (as many as the context, unless given).
+
+        Raises:
+            InputError: the task is not one of tokens, causal and with a prediction per position; or the capacity is
+                not from 1 to the context.
+        """
+        generation.check_task(self.shape)
+        capacity = self.shape.context if capacity is None else capacity
+        generation.check_capacity(capacity, self.shape)
+        return KeyValueCache(capacity)
+
+    @torch.no_grad()
+    def step(self, tokens: Tensor, cache: KeyValueCache) -> Tensor:
+        """Return the logits [B, T, outputs] of T new tokens that follow those in the cache, and add them to it.
+
+        Depth mixing stays within a token, so a new token needs no sources of the tokens before it; only attention
+        looks at them, through the cache. The logits are those of `forward` at the same positions, without gradients.
+        The numbers in `tokens` [B, T] are not looked at, which on an accelerator would mean to wait for them.
+
+        Raises:
+            InputError: `tokens` are not whole numbers [B, T], do not fit into the cache, or are of another number of
+                examples than it holds.
+        """
+        tokens = generation.whole_numbers(tokens, "tokens")
+        cache.check_room(*tokens.shape)
+        logits, _ = self._run(tokens, cache=cache)
+        cache.length += tokens.shape[1]
+        return logits
+
+    def generate(
+        self,
+        prompt: Tensor,
+        new_tokens: int,
+        *,
+        temperature: float = 1.0,
+        top_k: int | None = None,
+        generator: torch.Generator | None = None,
+    ) -> Tensor:
+        """Return the prompt [B, T] and `new_tokens` tokens drawn one after the other, [B, T + new_tokens].
+
+        Args:
+            prompt: token numbers, on the model's device.
+            new_tokens: how many to add to each example.
+            temperature: divides the logits before the softmax; 0 takes the likeliest token.
+            top_k: draw from this many likeliest tokens only.
+            generator: source of randomness, on the model's device; torch's own unless given.
+
+        Raises:
+            InputError: as `new_cache`; the prompt is not whole numbers [B, T], is empty, or holds a number that is no
+                token; prompt and new tokens are longer than the context; or an option is out of its range.
+        """
+        sampler = generation.Sampler(temperature, top_k, generator)
+        prompt = generation.checked_prompt(prompt, new_tokens, sampler, self.shape)
+        cache = self.new_cache(prompt.shape[1] + new_tokens)
+        pieces = [prompt]
+        for _ in range(new_tokens):
+            logits = self.step(pieces[-1], cache)
+            pieces.append(sampler.draw(logits[:, -1]))
+        return torch.cat(pieces, dim=1)
+
     def mixing_parameters(self) -> list[nn.Parameter]:
         """Return the trained parameters of the depth-mixing matrix."""
         return list(self.residual.parameters())
 
-    def _run(self, inputs: Tensor, probe: Probe | None, trace: Trace | None = None) -> tuple[Tensor, list[Tensor]]:
-        embedding = self._embed(inputs)
+    def _run(
+        self,
+        inputs: Tensor,
+        probe: Probe | None = None,
+        trace: Trace | None = None,
+        cache: KeyValueCache | None = None,
+    ) -> tuple[Tensor, list[Tensor]]:
+        embedding = self._embed(inputs, first=0 if cache is None else cache.length)
         stream = self.residual.start(embedding)
         if trace is not None:
             trace.outputs.append(embedding.detach())
         for number, sublayer in enumerate(self.sublayers, start=1):
             read = stream.read()
-            stream.write(sublayer(read, _tapped(number, read, probe, trace)))
+            stream.write(sublayer(read, _tapped(number, read, probe, trace), cache))
         readout = stream.read()
         normalised = self.final_norm(readout)
         if self.shape.pooled:
@@ -195,10 +158,11 @@ class Model(nn.Module):
         logits: Tensor = self.head(normalised)
         return logits, stream.mixing_matrix() if trace is not None else []
 
-    def _embed(self, inputs: Tensor) -> Tensor:
+    def _embed(self, inputs: Tensor, first: int) -> Tensor:
+        """Return source 0 of inputs whose first token has the position `first`."""
         embedding: Tensor = self.embedding(inputs)
         if self.positions is not None:
-            embedding = embedding + self.positions.weight[: inputs.shape[1]]
+            embedding = embedding + self.positions.weight[first : first + inputs.shape[1]]
         embedding = embedding.to(self.head.weight.dtype)  # the stream keeps its precision under autocast
         return root_mean_square_normalised(embedding) if self.architecture.norm == "post" else embedding
 
