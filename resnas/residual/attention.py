@@ -134,7 +134,7 @@ class _SoftmaxWeighting(GroupWeighting):
         )
 
     def pool_gradient(self, read: int, value: Tensor) -> Tensor | None:
-        pool = self._plan.pool(read)
+        pool = self._plan.pools.get(read)
         if pool is None or read not in self._logit_gradients:
             return None
         logit_gradients = self._logit_gradients[read][pool[0]].unsqueeze(0)

@@ -38,6 +38,7 @@ class Plan:
         groups: groups[l - 1] are the groups of read l.
         readers: readers[i] are (read, position of the group) for each read that sees source i on its own, in order.
         pooled_from: the first read whose pool holds source i; None where no pool ever does.
+        pools: read -> position and range of its pooled group.
         supported: can a tape serve these groups? At most one pool per read, growing by one source from read to read
             once it is there; and each source seen on its own by reads that follow one another.
     """
@@ -46,20 +47,18 @@ class Plan:
         self.groups = groups
         self.readers: list[list[tuple[int, int]]] = [[] for _ in groups]
         self.pooled_from: list[int | None] = [None] * len(groups)
+        self.pools: dict[int, tuple[int, range]] = {}
         for read, of_read in enumerate(groups, start=1):
             for position, group in enumerate(of_read):
                 if len(group) == 1:
                     self.readers[group.start].append((read, position))
+                else:
+                    self.pools[read] = position, group
                 for source in group if len(group) > 1 else ():
                     self.pooled_from[source] = self.pooled_from[source] or read
         self.supported = self._pools_grow() and all(
             reads[-1][0] - reads[0][0] + 1 == len(reads) for reads in self.readers if reads
         )
-
-    def pool(self, read: int) -> tuple[int, range] | None:
-        """Return position and range of the pooled group of a read."""
-        pools = [(position, group) for position, group in enumerate(self.groups[read - 1]) if len(group) > 1]
-        return pools[0] if pools else None
 
     def _pools_grow(self) -> bool:
         before: range | None = None
@@ -129,7 +128,7 @@ class Tape:
         self.weighting.read_backward(
             read, [(gradient * value).sum_to_size(weight.shape) for value, weight in zip(values, weights, strict=True)]
         )
-        pool = self.plan.pool(read)
+        pool = self.plan.pools.get(read)
         if pool is not None:
             self._add_pool_gradient(read, gradient * weights[pool[0]], values[pool[0]])
 
@@ -141,9 +140,10 @@ class Tape:
             if read in self._gradients:
                 gradient.addcmul_(self._gradients[read], self.weights[read - 1][position])
         pooled_from = self.plan.pooled_from[source]
-        later_pools = [read for read in self._pool_gradients if pooled_from is not None and read >= pooled_from]
-        if later_pools:
-            gradient += self._pool_gradients[min(later_pools)]
+        if pooled_from is not None:
+            later_pools = [read for read in self._pool_gradients if read >= pooled_from]
+            if later_pools:
+                gradient += self._pool_gradients[min(later_pools)]
         through_weights = self.weighting.source_gradient(source, value)
         return gradient if through_weights is None else gradient.add_(through_weights)
 
@@ -216,8 +216,8 @@ class TapeStream(Stream):
 
 def _full_precision(device: torch.device) -> AbstractContextManager[Any]:
     """Keep autocast away from the logits and sums of a tape."""
-    available = torch.amp.is_autocast_available(device.type)
-    return torch.autocast(device.type, enabled=False) if available else nullcontext()
+    enabled = torch.amp.is_autocast_available(device.type) and torch.is_autocast_enabled(device.type)
+    return torch.autocast(device.type, enabled=False) if enabled else nullcontext()
 
 
 class _Graph:
