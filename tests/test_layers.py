@@ -15,7 +15,7 @@ LAYERS = [
     {"report"},
     {"analysis"},
     {"search"},
-    {"ranking", "executor", "files"},
+    {"ranking", "executor", "files", "bench"},
     {"train"},
     {"dilution"},
     {"model"},
@@ -30,7 +30,7 @@ LAYERS = [
 ]
 LEVEL = {unit: level for level, units in enumerate(LAYERS) for unit in units}
 DOORS = {
-    "torch": {"residual", "model", "dilution", "tasks", "train"},
+    "torch": {"residual", "model", "dilution", "tasks", "train", "bench"},
     "lightning": {"train"},
     "optuna": {"search", "report", "dashboard"},
     "optuna_dashboard": {"dashboard"},

@@ -144,6 +144,75 @@ def dashboard(
     run_dashboard(study, host, port, list(overrides or []))
 
 
+class Device(str, enum.Enum):
+    """Where to compute."""
+
+    auto = "auto"
+    cpu = "cpu"
+    cuda = "cuda"
+
+
+class Precision(str, enum.Enum):
+    """How precisely to multiply; bfloat16 by autocast."""
+
+    float32 = "float32"
+    bfloat16 = "bfloat16"
+
+
+@app.command(
+    epilog=_examples(
+        "bench",
+        "bench --depth 32 --peers",
+        "bench --residual '{windowed_depth_attention: {window: 4}}' --depth 8 --width 48 --tokens 512 --context 64",
+        "bench --depth 16 --depth 32 --threads 1 --threads 2 --format json",
+    )
+)
+def bench(
+    residual: Annotated[
+        list[str] | None,
+        typer.Option(metavar="YAML", help="A topology, as in a space; may be repeated. Default: four families."),
+    ] = None,
+    depth: Annotated[list[int] | None, typer.Option(min=1, help="Layers; may be repeated. Default: 4, 8, 16.")] = None,
+    width: Annotated[list[int] | None, typer.Option(min=1, help="Features; may be repeated. Default: 256.")] = None,
+    tokens: Annotated[list[int] | None, typer.Option(min=1, help="Per step; may be repeated. Default: 1024.")] = None,
+    threads: Annotated[list[int] | None, typer.Option(min=1, help="May be repeated. Default: 1.")] = None,
+    context: Annotated[
+        int | None, typer.Option(min=1, help="Tokens per example.", show_default="all tokens, at most 256")
+    ] = None,
+    repeats: Annotated[int, typer.Option(min=1, help="Interleaved rounds that count.")] = 7,
+    warmup: Annotated[int, typer.Option(min=0, help="Rounds before them.")] = 4,
+    peers: Annotated[
+        bool, typer.Option("--peers", help="Time the plain definition and a stack-based implementation too (slow).")
+    ] = False,
+    device: Annotated[Device, typer.Option(help="auto takes a GPU where there is one.")] = Device.auto,
+    precision: Annotated[Precision, typer.Option(help="bfloat16 by autocast.")] = Precision.float32,
+    seed: Annotated[int, typer.Option(help="Of weights and data.")] = 0,
+    output: Annotated[Path, typer.Option(help="Folder for bench.json and bench.html.")] = Path("studies/bench"),
+    format: TableFormat = Format.table,
+) -> None:
+    """Time what depth mixing costs: a training step, its memory, a generated token, each against `fixed`.
+
+    All topologies take their steps in turns; the table shows medians and the quartiles of the ratio.
+    """
+    from resnas.cli.benching import run_bench
+
+    sizes = {
+        "depth": depth or [4, 8, 16],
+        "width": width or [256],
+        "tokens": tokens or [1024],
+        "threads": threads or [1],
+    }
+    options = {
+        "context": context,
+        "repeats": repeats,
+        "warmup": warmup,
+        "device": device.value,
+        "precision": precision.value,
+        "seed": seed,
+    }
+    run_bench(residual or [], sizes, options, peers, output, format.value)
+
+
 class Kind(str, enum.Enum):
     """What a YAML file can be."""
 
