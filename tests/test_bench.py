@@ -16,7 +16,7 @@ from resnas.cli import main
 from resnas.errors import InputError
 from resnas.model import Model, loss_function
 from resnas.residual import Fixed, FullDepthAttention, ScalarLearned, WindowedDepthAttention
-from resnas.residual.tape import TapeStream
+from resnas.residual.stream import TapeStream
 
 FULL = Variant(FullDepthAttention())
 CASE = Case(depth=1, width=16, tokens=32, context=16, threads=1, warmup=1, repeats=2)

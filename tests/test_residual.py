@@ -21,7 +21,7 @@ from resnas.residual import (
 )
 from resnas.residual.dense import BLOCK, DenseTape
 from resnas.residual.rule import PlainStream, Rule
-from resnas.residual.tape import TapeStream
+from resnas.residual.stream import TapeStream
 
 SUBLAYERS, TOKENS, WIDTH = 10, 5, 4  # two blocks of reads
 

@@ -12,7 +12,8 @@ from torch import Tensor, nn
 
 from resnas.residual.dense import BLOCK, WORTHWHILE_ELEMENTS, DenseTape, DenseWeighting
 from resnas.residual.rule import PlainStream, Rule, Stream
-from resnas.residual.tape import Groups, GroupWeighting, Plan, Tape, TapeStream
+from resnas.residual.stream import TapeStream
+from resnas.residual.tape import Groups, GroupWeighting, Plan, Tape
 from resnas.residual.weighting import inverse_root_mean_square, through_norm_
 
 Rows = slice | list[int]

@@ -10,7 +10,8 @@ from torch import Tensor, nn
 
 from resnas.residual.dense import WORTHWHILE_ELEMENTS, DenseTape, DenseWeighting
 from resnas.residual.rule import Rule, Stream
-from resnas.residual.tape import GroupWeighting, Plan, Tape, TapeStream
+from resnas.residual.stream import TapeStream
+from resnas.residual.tape import GroupWeighting, Plan, Tape
 
 
 class FixedRule(Rule):
