@@ -202,6 +202,9 @@ class RowWeighting(GroupWeighting):
             self.graphs[read] = leaves, list(self.rule.row(read, leaves).unbind(1))
         return [weight.detach() for weight in self.graphs[read][1]]
 
+    def product(self, gradient, value):
+        return gradient * value  # a weight per token and feature
+
     def start_backward(self):
         self.of_sources, self.of_parameters = {}, [torch.zeros_like(one) for one in self.parameters]
 

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import torch
 
+from resnas.allocator import keep_freed_memory
 from resnas.bench.case import CLASSES, Case, Variant
 from resnas.bench.peers import Definition, StackedAttention
 from resnas.errors import InputError
@@ -106,6 +107,7 @@ def _make_model(case: Case, variant: Variant) -> Model:
 
 
 def _prepare(case: Case) -> None:
+    keep_freed_memory()  # as a trial does
     torch.set_num_threads(case.threads)
     torch.manual_seed(case.seed)
     torch.ones(8, 8, device=case.device) @ torch.ones(8, 8, device=case.device)  # loads what a first product loads

@@ -17,6 +17,7 @@ from multiprocessing import connection
 from pathlib import Path
 from typing import Any
 
+from resnas.allocator import keep_freed_memory
 from resnas.errors import ResnasError, TrialFailed
 from resnas.trial import TrialResult, TrialSpec
 
@@ -39,6 +40,7 @@ def trial_process(
         os.environ["CUDA_VISIBLE_DEVICES"] = device
     if memory_gib is not None:
         _limit_memory(memory_gib)
+    keep_freed_memory()
     with _output_to(Path(spec.folder) / "log.txt"):
         result = _run(spec, lambda step, metrics: _ask(channel, step, metrics), started_s)
         sys.stdout.flush()

@@ -50,10 +50,6 @@ class DenseWeighting(Weighting):
     def read_backward(self, read: int, gradient: Tensor, mixed: Tensor) -> None:
         """Take the gradient of a read and its value, both [tokens, width]."""
 
-    def product(self, gradient: Tensor, value: Tensor) -> Tensor:
-        """Return the gradient of the weight [T] of a value in a read with this gradient, both [tokens, width]."""
-        return (gradient * value).sum(-1)
-
     @abstractmethod
     def weights_backward(self, reads: range, sources: range, weights: Tensor, gradients: Tensor) -> None:
         """Take weights as `weights` returned them, and their gradients [reads, sources, tokens]."""

@@ -90,8 +90,12 @@ class _ScalarWeighting(GroupWeighting):
     def weights(self, read: int, values: Sequence[Tensor]) -> list[Tensor]:
         return list(self._table[_entries(read)].unsqueeze(1).unbind(0))
 
+    def product(self, gradient: Tensor, value: Tensor) -> Tensor:
+        per_channel = self._table.shape[1] > 1
+        return (gradient * value).sum(0) if per_channel else _summed_product(gradient, value)
+
     def read_backward(self, read: int, gradients: Sequence[Tensor]) -> None:
-        self._gradient[_entries(read)] = torch.cat(list(gradients)).to(self._gradient.dtype)
+        self._gradient[_entries(read)] = torch.stack(list(gradients)).to(self._gradient.dtype)
 
     def parameter_gradients(self) -> tuple[Tensor | None, ...]:
         return (self._gradient,)
@@ -121,13 +125,18 @@ class _DenseScalarWeighting(DenseWeighting):
         self._gradient = torch.zeros_like(self._matrix)
 
     def product(self, gradient: Tensor, value: Tensor) -> Tensor:
-        return torch.dot(gradient.flatten(), value.flatten()).unsqueeze(0)
+        return _summed_product(gradient, value)
 
     def weights_backward(self, reads: range, sources: range, weights: Tensor, gradients: Tensor) -> None:
         _block(self._gradient, reads, sources).copy_(gradients.sum(-1))
 
     def parameter_gradients(self) -> tuple[Tensor | None, ...]:
         return (self._gradient[self._lower].unsqueeze(1),)
+
+
+def _summed_product(gradient: Tensor, value: Tensor) -> Tensor:
+    """Return the sum over tokens and features of gradient times value [1]."""
+    return torch.dot(gradient.flatten(), value.flatten()).unsqueeze(0)
 
 
 def _block(matrix: Tensor, reads: range, sources: range) -> Tensor:

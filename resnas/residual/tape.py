@@ -67,7 +67,7 @@ class GroupWeighting(Weighting):
 
     @abstractmethod
     def read_backward(self, read: int, gradients: Sequence[Tensor]) -> None:
-        """Take the gradients of the weights of a read, in the shapes of `weights`."""
+        """Take the gradients of the weights of a read, as `product` returned them."""
 
     def pool_gradient(self, read: int, value: Tensor) -> Tensor | None:
         """Return what flows into the pooled group of a read through its weight."""
@@ -112,9 +112,7 @@ class Tape:
         """Store the gradient of a read for the writes before it."""
         self._gradients[read] = gradient
         values, weights = self._values(read), self.weights[read - 1]
-        self.weighting.read_backward(
-            read, [(gradient * value).sum_to_size(weight.shape) for value, weight in zip(values, weights, strict=True)]
-        )
+        self.weighting.read_backward(read, [self.weighting.product(gradient, value) for value in values])
         pool = self.plan.pools.get(read)
         if pool is not None:
             self._add_pool_gradient(read, gradient * weights[pool[0]], values[pool[0]])
@@ -122,10 +120,14 @@ class Tape:
     def source_gradient(self, source: int) -> Tensor:
         """Return the gradient of a source, gathered over all later reads."""
         value = self.sources[source]
-        gradient = torch.zeros_like(value)
-        for read, position in self.plan.readers[source]:
-            if read in self._gradients:
-                gradient.addcmul_(self._gradients[read], self.weights[read - 1][position])
+        parts = [
+            (self._gradients[read], self.weights[read - 1][position])
+            for read, position in self.plan.readers[source]
+            if read in self._gradients
+        ]
+        gradient = parts[0][0] * parts[0][1] if parts else torch.zeros_like(value)
+        for of_read, weight in parts[1:]:
+            gradient.addcmul_(of_read, weight)
         pooled_from = self.plan.pooled_from[source]
         if pooled_from is not None:
             later_pools = [read for read in self._pool_gradients if read >= pooled_from]

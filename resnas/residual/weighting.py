@@ -21,6 +21,14 @@ class Weighting(ABC):
     def start_backward(self) -> None:  # noqa: B027 - not all keep something between
         """Forget what an earlier backward pass over the same graph, or over a part of it, has left."""
 
+    def product(self, gradient: Tensor, value: Tensor) -> Tensor:
+        """Return the gradient of the weight of a value in a read with this gradient, both [tokens, width].
+
+        The default is for one weight per token: [tokens].
+        """
+        products: Tensor = torch.linalg.vecdot(gradient, value)
+        return products
+
     def source_gradient(self, source: int, value: Tensor) -> Tensor | None:
         """Return what flows into a source through the weights of later reads."""
         return None
@@ -37,5 +45,5 @@ def inverse_root_mean_square(value: Tensor, epsilon: float) -> Tensor:
 
 def through_norm_(gradient: Tensor, value: Tensor, inverse_rms: Tensor) -> Tensor:
     """Turn, in place, a gradient of value / rms times 1 / rms into the gradient of value [tokens, width]."""
-    projection = (gradient * value).mean(-1) * inverse_rms.square()
+    projection = torch.linalg.vecdot(gradient, value).mul_(inverse_rms.square()).div_(value.shape[-1])
     return gradient.addcmul_(value, projection.unsqueeze(-1), value=-1)
