@@ -65,6 +65,9 @@ class Budget(Record):
     """Fixed batches of the validation split that are used."""
     measure_at: Annotated[list[Share], AfterValidator(_rising_to_one)] = Field([0.25, 0.5, 1.0])
     """Shares of the steps at which dilution is measured; the last is 1.0."""
+    precision: Literal["auto", "float32", "bfloat16"] = "auto"
+    """How matrices are multiplied (bfloat16 by autocast; the stream stays in float32): auto is bfloat16 on a GPU that
+    has it, float32 on a CPU, where bfloat16 pays from a width of about 128 if the processor multiplies it natively."""
 
 
 class Search(Record):

@@ -107,6 +107,20 @@ def test_the_last_step_is_validated_even_where_validations_do_not_divide_the_ste
     assert last["global_step"] == 7
 
 
+@pytest.mark.parametrize("residual", ["fixed", "full_depth_attention"])
+def test_bfloat16_trains_to_about_the_same_loss_and_measures_in_float32(tmp_path, residual):
+    results = {}
+    for precision in ("auto", "float32", "bfloat16"):
+        one = spec(tmp_path / precision, residual, steps=20)
+        results[precision] = run_trial(replace(one, budget={**one.budget, "precision": precision}), go_on)
+    losses = {precision: result.metrics["val_loss"] for precision, result in results.items()}
+    assert losses["bfloat16"] != losses["float32"]
+    assert losses["bfloat16"] == pytest.approx(losses["float32"], abs=0.05)
+    assert results["bfloat16"].metrics["dilution"] == pytest.approx(results["float32"].metrics["dilution"], abs=0.1)
+    if not torch.cuda.is_available():
+        assert losses["auto"] == losses["float32"]
+
+
 def test_pruning_ends_a_trial_after_a_report(tmp_path):
     result = run_trial(spec(tmp_path), lambda step, value: True)
     assert (result.state, result.reason) == ("pruned", "pruned at step 3")

@@ -133,7 +133,8 @@ def make_trainer(folder: Path, budget: Budget, progress: Callback) -> Trainer:
     """Return a quiet trainer that keeps its files in the trial's folder: metrics as CSV and TensorBoard, two
     checkpoints."""
     cuda = torch.cuda.is_available()
-    bfloat16 = cuda and torch.cuda.is_bf16_supported()
+    auto = cuda and torch.cuda.is_bf16_supported()
+    bfloat16 = auto if budget.precision == "auto" else budget.precision == "bfloat16"
     checkpoint = ModelCheckpoint(
         folder / "checkpoints", filename="best", monitor="val_loss", save_last=True, enable_version_counter=False
     )
