@@ -12,6 +12,7 @@ from torch import nn
 
 from resnas.architecture import Architecture
 from resnas.model import Model, loss_function
+from resnas.residual import WindowedDepthAttention, decoding
 from resnas.residual import dense as dense_module
 from resnas.residual.rule import PlainStream, Rule
 from resnas.residual.stream import TapeStream
@@ -46,15 +47,21 @@ def test_gaps_across_several_blocks(topology, used, monkeypatch):
 
 
 @fast_topologies
-def test_without_gradients_the_reads_are_the_same(topology):
+@pytest.mark.parametrize("few_tokens", [0, 16])
+def test_without_gradients_reads_and_weights_are_the_same(topology, few_tokens, monkeypatch):
+    """A few tokens take the stream that is meant for generation, more of them the one of training."""
+    monkeypatch.setattr(decoding, "FEW_TOKENS", few_tokens)
     rule = random_rule(topology)
     embedding, branches = test_residual.random_inputs()
-    with_graph, _ = run(rule.start, embedding, branches)
+    with_graph, stream = run(rule.start, embedding, branches)
     for mode in (torch.no_grad, torch.inference_mode):
         with mode():
-            reads, _ = run(rule.start, embedding, branches)
+            reads, without = run(rule.start, embedding, branches)
+        few = few_tokens > 0 and not isinstance(topology, WindowedDepthAttention)
+        assert isinstance(without, decoding.DecodingStream) is few
         assert not any(read.requires_grad for read in reads)
-        assert_equal(reads, [read.detach() for read in with_graph], tolerance=0)
+        assert_equal(reads, [read.detach() for read in with_graph], tolerance=1e-14)
+        assert_equal(without.mixing_matrix(), stream.mixing_matrix(), tolerance=1e-14)
 
 
 @fast_topologies

@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 import torch
 from torch import Tensor, nn
 
+from resnas.residual.decoding import DecodingStream, decodes
 from resnas.residual.dense import BLOCK, WORTHWHILE_ELEMENTS, DenseTape, DenseWeighting
 from resnas.residual.rule import PlainStream, Rule, Stream
 from resnas.residual.stream import TapeStream
@@ -65,8 +66,12 @@ class DepthAttentionRule(Rule):
         first = self._queried[0] if self._queried else self.sublayers + 2
         if not self.plan.supported or self._queried != list(range(first, self.sublayers + 2)):
             return PlainStream(self, embedding)
+        if self.complete and decodes(embedding):
+            weighting = _DenseSoftmaxWeighting(self, embedding.dtype, block=self.sublayers + 1)
+            return DecodingStream(weighting, self.sublayers, embedding)
         if self.complete and embedding.numel() >= self.dense_from_elements:
-            return TapeStream(DenseTape(_DenseSoftmaxWeighting(self, embedding.dtype), self.sublayers), embedding)
+            weighting = _DenseSoftmaxWeighting(self, embedding.dtype, block=BLOCK)
+            return TapeStream(DenseTape(weighting, self.sublayers), embedding)
         return TapeStream(Tape(_SoftmaxWeighting(self, first, embedding.dtype), self.plan), embedding)
 
 
@@ -191,8 +196,9 @@ class _DenseSoftmaxWeighting(DenseWeighting):
     What is kept per (read, source) is the logit; a weight is exp(logit - log of the read's total).
     """
 
-    def __init__(self, rule: DepthAttentionRule, dtype: torch.dtype) -> None:
+    def __init__(self, rule: DepthAttentionRule, dtype: torch.dtype, block: int) -> None:
         super().__init__([rule.queries])
+        self._block = block
         self._rms_keys, self._epsilon = rule.rms_keys, rule.epsilon
         self._precise = torch.promote_types(dtype, torch.float32)
         queries = rule.queries.detach().to(self._precise)
@@ -209,11 +215,11 @@ class _DenseSoftmaxWeighting(DenseWeighting):
     def written(self, source: int, value: Tensor) -> None:
         value = value.to(self._precise)
         tokens, reads = len(value), len(self._queries) - source
-        block, place = divmod(source, BLOCK)
+        block, place = divmod(source, self._block)
         if source == 0:
             self._log_total = value.new_full((reads, tokens), torch.inf)
         if place == 0:
-            self._logits.append(value.new_empty((reads, min(BLOCK, reads), tokens)))
+            self._logits.append(value.new_empty((reads, min(self._block, reads), tokens)))
         logits = self._queries[source:] @ value.t()
         if self._rms_keys:
             self._inverse_rms.append(inverse_root_mean_square(value, self._epsilon))
@@ -257,16 +263,16 @@ class _DenseSoftmaxWeighting(DenseWeighting):
         self._products[read - 1] = (gradient * mixed).sum(-1)
 
     def weights_backward(self, reads: range, sources: range, weights: Tensor, gradients: Tensor) -> None:
-        block, place = divmod(sources.start, BLOCK)
+        block, place = divmod(sources.start, self._block)
         if block not in self._logit_gradients:
             self._logit_gradients[block] = torch.zeros_like(self._logits[block])
         products = self._products[reads.start - 1 : reads.stop - 1].unsqueeze(1)
-        first = reads.start - 1 - block * BLOCK
+        first = reads.start - 1 - block * self._block
         kept = self._logit_gradients[block][first : first + len(reads), place : place + len(sources)]
         torch.mul(gradients.to(self._precise) - products, weights, out=kept)
 
     def source_gradient(self, source: int, value: Tensor) -> Tensor | None:
-        block, place = divmod(source, BLOCK)
+        block, place = divmod(source, self._block)
         if block not in self._logit_gradients:
             return None
         logit_gradients = self._logit_gradients[block][place:, place]  # [later reads, tokens]
@@ -285,6 +291,6 @@ class _DenseSoftmaxWeighting(DenseWeighting):
 
     def _block_logits(self, reads: range, sources: range) -> Tensor:
         """Return a view [reads, sources, tokens]."""
-        block, place = divmod(sources.start, BLOCK)
-        first = reads.start - 1 - block * BLOCK
+        block, place = divmod(sources.start, self._block)
+        first = reads.start - 1 - block * self._block
         return self._logits[block][first : first + len(reads), place : place + len(sources)]

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor, nn
 
+from resnas.residual.decoding import DecodingStream, decodes
 from resnas.residual.dense import WORTHWHILE_ELEMENTS, DenseTape, DenseWeighting
 from resnas.residual.rule import Rule, Stream
 from resnas.residual.stream import TapeStream
@@ -66,6 +67,8 @@ class ScalarRule(Rule):
 
     def start(self, embedding: Tensor) -> Stream:
         """Return the fast stream."""
+        if self.scalars.shape[1] == 1 and decodes(embedding):
+            return DecodingStream(_DenseScalarWeighting(self.scalars), self.sublayers, embedding)
         if self.scalars.shape[1] == 1 and embedding.numel() >= self.dense_from_elements:
             return TapeStream(DenseTape(_DenseScalarWeighting(self.scalars), self.sublayers), embedding)
         return TapeStream(Tape(_ScalarWeighting(self.scalars, embedding.dtype), self._plan), embedding)

@@ -66,7 +66,7 @@ class TapeStream(Stream):
         return self._tape.rows()
 
 
-def _full_precision(device: torch.device) -> AbstractContextManager[Any]:
+def full_precision(device: torch.device) -> AbstractContextManager[Any]:
     """Keep autocast away from the logits and sums of a tape."""
     enabled = torch.amp.is_autocast_available(device.type) and torch.is_autocast_enabled(device.type)
     return torch.autocast(device.type, enabled=False) if enabled else nullcontext()
@@ -106,14 +106,14 @@ class _Start(Function):
     @staticmethod
     def forward(ctx: Any, graph: _Graph, embedding: Tensor, *parameters: Tensor) -> Tensor:
         ctx.graph = graph
-        with _full_precision(embedding.device):
+        with full_precision(embedding.device):
             graph.tape.append(embedding.detach())
         return embedding.new_zeros(())
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, handle: Tensor) -> Any:
-        with _full_precision(handle.device):
+        with full_precision(handle.device):
             tape = ctx.graph.enter()
             gradients = tape.source_gradient(0), *tape.weighting.parameter_gradients()
             ctx.graph.leave()
@@ -124,14 +124,14 @@ class _Write(Function):
     @staticmethod
     def forward(ctx: Any, graph: _Graph, source: Tensor, handle: Tensor) -> Tensor:
         ctx.graph, ctx.source = graph, graph.tape.written
-        with _full_precision(source.device):
+        with full_precision(source.device):
             graph.tape.append(source.detach())
         return source.new_zeros(())
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, handle: Tensor) -> Any:
-        with _full_precision(handle.device):
+        with full_precision(handle.device):
             return None, ctx.graph.enter().source_gradient(ctx.source), handle
 
 
@@ -139,12 +139,12 @@ class _Read(Function):
     @staticmethod
     def forward(ctx: Any, graph: _Graph, handle: Tensor) -> Tensor:
         ctx.graph, ctx.read = graph, graph.tape.written
-        with _full_precision(handle.device):
+        with full_precision(handle.device):
             return graph.tape.read()
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, gradient: Tensor) -> Any:
-        with _full_precision(gradient.device):
+        with full_precision(gradient.device):
             ctx.graph.enter().read_backward(ctx.read, gradient.contiguous())
         return None, gradient.new_zeros(())
