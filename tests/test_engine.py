@@ -61,7 +61,10 @@ def test_without_gradients_reads_and_weights_are_the_same(topology, few_tokens, 
         assert isinstance(without, decoding.DecodingStream) is few
         assert not any(read.requires_grad for read in reads)
         assert_equal(reads, [read.detach() for read in with_graph], tolerance=1e-14)
-        assert_equal(without.mixing_matrix(), stream.mixing_matrix(), tolerance=1e-14)
+        rows = [
+            [row.expand(2 * test_residual.TOKENS, -1, -1) for row in one.mixing_matrix()] for one in (without, stream)
+        ]
+        assert_equal(*rows, tolerance=1e-14)
 
 
 @fast_topologies
@@ -163,7 +166,7 @@ def _train_one_process(rank: int, folder: str, residual, dense: bool) -> None:
     part = batch().chunk(2)[rank]
     loss_function(model(part), part).backward()
     torch.save(gradients(model), os.path.join(folder, f"{rank}.pt"))
-    distributed.destroy_process_group()
+    os._exit(0)  # now and then, tearing gloo down never ends
 
 
 @pytest.mark.parametrize("residual", RESIDUALS[1:])
