@@ -88,13 +88,14 @@ class DenseTape:
         if place == 0 and block > 0:
             self._old = self._mix_old(block)
         factor, weights = self.weighting.new_weights(read, range(block * BLOCK, read))
+        first_weight, *other_weights = weights.to(value.dtype).unsqueeze(-1).unbind(0)
         if block == 0:
-            mixed = torch.zeros_like(value)
+            mixed = value * first_weight
         elif factor is None:
-            mixed = self._old[:, place].clone()
+            mixed = torch.addcmul(self._old[:, place], value, first_weight)
         else:
-            mixed = self._old[:, place] * factor.to(value.dtype).unsqueeze(-1)
-        for newest, weight in zip(self._newest, weights.to(value.dtype).unsqueeze(-1), strict=True):
+            mixed = (self._old[:, place] * factor.to(value.dtype).unsqueeze(-1)).addcmul_(value, first_weight)
+        for newest, weight in zip(self._newest[1:], other_weights, strict=True):
             mixed.addcmul_(newest, weight)
         self._mixed.append(mixed.detach())
         return mixed
