@@ -52,6 +52,7 @@ def test_ratios_are_medians_of_rounds_not_ratios_of_medians():
     assert row["step_ms"] == 4400
 
 
+@pytest.mark.slow
 def test_real_figures_of_every_kind_and_a_failure_that_is_named():
     refused = replace(CASE, device="nowhere")
     assert all("nowhere" in one.failures[0] for one in measured(refused, [FULL], []))

@@ -62,8 +62,8 @@ def write_bench(folder: Path, rows: Sequence[dict[str, Any]], circumstances: dic
         '<meta name="viewport" content="width=device-width, initial-scale=1">'
         f"<title>resnas bench</title><style>{STYLESHEET}</style><script>{get_plotlyjs()}</script></head><body><main>"
         f"<h1>What depth mixing costs</h1><p>{facts}. Ratios are medians over interleaved rounds, with quartiles.</p>"
-        f"<section>{figure}</section><section><table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
-        "</section></main></body></html>"
+        f"<section>{figure}</section><section class='scroll'><table><thead><tr>{head}</tr></thead>"
+        f"<tbody>{body}</tbody></table></section></main></body></html>"
     )
     path = folder / "bench.html"
     write_text(path, page)
