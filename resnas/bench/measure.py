@@ -6,7 +6,6 @@ import contextlib
 import os
 import platform
 import time
-from collections.abc import Sequence
 from pathlib import Path
 
 import torch
@@ -31,7 +30,7 @@ def circumstances(device: str) -> dict[str, str]:
     return {"device": chosen, "processor": name, "cores": str(os.cpu_count()), "torch": str(torch.__version__)}
 
 
-def step_times_s(case: Case, variants: Sequence[Variant]) -> list[list[float]]:
+def step_times_s(case: Case, *variants: Variant) -> list[list[float]]:
     """Return the times of training steps of each variant, taken in turns, after `case.warmup` rounds."""
     _prepare(case)
     trainers = [_Trainer(case, variant) for variant in variants]
@@ -55,7 +54,7 @@ def peak_memory_bytes(case: Case, variant: Variant) -> int:
     return torch.cuda.max_memory_allocated() if case.device == "cuda" else _resident_bytes("VmHWM") - before
 
 
-def token_times_s(case: Case, variants: Sequence[Variant]) -> list[list[float]]:
+def token_times_s(case: Case, *variants: Variant) -> list[list[float]]:
     """Return the times of generated tokens after a prompt of half the context, in turns."""
     _prepare(case)
     prompt = torch.randint(CLASSES, (1, max(1, case.context // 2)), device=case.device)

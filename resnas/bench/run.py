@@ -43,7 +43,7 @@ def circumstances(device: str) -> dict[str, str]:
     Raises:
         InputError: there is no such device.
     """
-    found: dict[str, str] = _in_fresh_process(_look, device)
+    found: dict[str, str] = _in_fresh_process("circumstances", device)
     return found
 
 
@@ -71,7 +71,7 @@ def measured(
     for job in jobs(case, families, peers):
         progress(job)
         try:
-            _record(found, job, _in_fresh_process(_measure, job))
+            _record(found, job, _in_fresh_process(job.function, job.case, *job.variants))
         except Exception as error:
             reason = "the process was killed, out of memory?" if isinstance(error, BrokenProcessPool) else str(error)
             for variant in job.variants[1:] or job.variants:
@@ -101,20 +101,13 @@ def _record(found: dict[Variant, Measured], job: Job, result: Any) -> None:
             one.step_times_s, one.fixed_times_s = own, result[0]
 
 
-def _in_fresh_process(function: Callable[..., Any], *arguments: Any) -> Any:
+def _in_fresh_process(function: str, *arguments: Any) -> Any:
     with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as pool:
-        return pool.submit(function, *arguments).result()
+        return pool.submit(_call, function, *arguments).result()
 
 
-def _look(device: str) -> dict[str, str]:
+def _call(function: str, *arguments: Any) -> Any:
+    """Call a function of `resnas.bench.measure`, which loads torch."""
     from resnas.bench import measure
 
-    return measure.circumstances(device)
-
-
-def _measure(job: Job) -> Any:
-    from resnas.bench import measure
-
-    if job.function == "peak_memory_bytes":
-        return measure.peak_memory_bytes(job.case, *job.variants)
-    return getattr(measure, job.function)(job.case, job.variants)
+    return getattr(measure, function)(*arguments)

@@ -16,10 +16,10 @@ from resnas.bench.case import Implementation
 from resnas.cli.tables import make_console, print_rows
 from resnas.errors import InputError
 from resnas.files import write_json
-from resnas.problems import problems_of
+from resnas.problems import check, problems_of
 from resnas.record import find_class, make_named
 from resnas.residual import TOPOLOGIES, FullDepthAttention, Topology
-from resnas.yaml_file import parse_yaml
+from resnas.yaml_file import Document, parse_yaml
 
 FAMILIES = [
     "fixed",
@@ -91,9 +91,10 @@ def _topology(text: str) -> Topology:
     except InputError as error:
         raise InputError(f"{where}: {error}") from None
     except ValidationError as error:
-        cls = find_class(next(iter(value)) if isinstance(value, dict) else value, TOPOLOGIES, Topology, "topology")
-        problem = min(problems_of(error, cls), key=lambda one: one.sentence.startswith("is missing"))
-        raise InputError(f"{where}: {'.'.join(map(str, problem.place))}: {problem.sentence}") from None
+        name = next(iter(value)) if isinstance(value, dict) else value
+        cls = find_class(name, TOPOLOGIES, Topology, "residual topology")
+        check(Document(where, {}, {}, {}), problems_of(error, cls, above=(name,)))
+        raise  # not reached: there is a problem
 
 
 def _title(table: Sequence[dict[str, Any]], same: set[str]) -> str:

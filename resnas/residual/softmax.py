@@ -223,7 +223,7 @@ class DenseSoftmaxWeighting(DenseWeighting):
 
     def read_backward(self, read: int, gradient: Tensor, mixed: Tensor) -> None:
         """Keep gradient . value: the mean, by weight, of the gradients of a read's weights."""
-        self._products[read - 1] = (gradient * mixed).sum(-1)
+        self._products[read - 1] = self.product(gradient, mixed)
 
     def weights_backward(self, reads: range, sources: range, weights: Tensor, gradients: Tensor) -> None:
         """Turn gradients of weights into gradients of logits."""
