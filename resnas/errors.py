@@ -19,7 +19,7 @@ class InputError(ResnasError):
 
 
 class TrialFailed(ResnasError):
-    """A trial cannot go on; the message is the reason that is recorded with it."""
+    """A trial cannot go on: its loss is not finite. The message says where."""
 
 
 def nearest(name: object, known: Iterable[str]) -> str:

@@ -14,7 +14,7 @@ from resnas.by_name import empty_mapping, find_classes, named_type
 from resnas.errors import InputError
 from resnas.fingerprint import changes, derive_seed
 from resnas.problems import Problem, check, given, unknown, validated
-from resnas.record import Count, CountOrZero, Positive, Record, Share, class_name
+from resnas.record import Count, CountOrZero, NonNegative, Positive, Record, Share, class_name
 from resnas.results import METRICS, Direction
 from resnas.space import SearchSpace
 from resnas.space.model import FormatVersion
@@ -81,6 +81,8 @@ class Search(Record):
     """Trials of the study in all, those of earlier runs included."""
     replicates: Count = 1
     """Seeds per architecture."""
+    duplicates: Literal["replicate", "redraw"] = "replicate"
+    """What becomes of a proposal whose architecture has its seeds already: a further seed, or another draw."""
     random_share: Share = 0.4
     """Share of the trials, the first ones, that are drawn at random, because adaptive sampling biases a ranking."""
     seed: CountOrZero = 0
@@ -89,10 +91,22 @@ class Search(Record):
     """Trials at the same time; null is one per core."""
     trial_timeout_s: Positive = 3600.0
     """Seconds after which a trial is ended."""
+    timeout_s: Positive | None = None
+    """Seconds after which a run of the search ends, trials under way included; null is no limit."""
     memory_limit_gib: Positive | None = None
-    """Most memory of one trial in GiB; null is no limit."""
+    """Most memory of one trial in GiB, its child processes included; null is no limit."""
     threads_per_trial: Count = 1
     """CPU threads of one trial."""
+    retries: CountOrZero = 1
+    """How often a trial is run again that ended for a reason outside it (killed by a signal, its node lost)."""
+    max_failures: Count = 8
+    """So many failed trials in a row end the search."""
+    max_failure_share: Share = 0.5
+    """A larger share of failed trials, of at least twice `max_failures`, ends the search."""
+    keep_checkpoints: CountOrZero = 10
+    """Trials, the best ones, whose checkpoints are kept; those of trials under way are kept as well."""
+    min_free_gib: NonNegative = 1.0
+    """Free disk space in GiB below which the search stops before the disk is full."""
 
 
 class Ranking(Record):

@@ -6,6 +6,19 @@ from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
 
 State = Literal["complete", "pruned", "failed"]
+Cause = Literal[
+    "non-finite loss",
+    "out of memory",
+    "timeout",
+    "exception",
+    "invalid result",
+    "killed",
+    "node lost",
+    "disk full",
+]
+"""Why a trial failed, as a machine may count it; `TrialResult.reason` begins with it and says more."""
+TRANSIENT: tuple[Cause, ...] = ("killed", "node lost")
+"""Causes that lie outside the trial: the same trial may well end differently the next time."""
 
 
 @dataclass(frozen=True)
@@ -39,6 +52,7 @@ class TrialResult:
     Attributes:
         state: complete, pruned, or failed.
         reason: why it was pruned or failed, in words; empty for a complete trial.
+        cause: of a failure.
         metrics: final figures by name (`resnas.results.METRICS` and those of the task).
         data_sha256: hash of the data; results with different hashes are never compared.
         versions: of what the figures depend on.
@@ -47,10 +61,16 @@ class TrialResult:
 
     state: State
     reason: str = ""
+    cause: Cause | None = None
     metrics: dict[str, float] = field(default_factory=dict)
     data_sha256: str = ""
     versions: dict[str, str] = field(default_factory=dict)
     measurements: list[dict[str, Any]] = field(default_factory=list)
+
+    @classmethod
+    def failure(cls, cause: Cause, detail: str, data_sha256: str = "") -> TrialResult:
+        """Return a failed result whose reason is `cause: detail`."""
+        return cls("failed", f"{cause}: {detail}", cause, data_sha256=data_sha256)
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain values for JSON."""

@@ -34,6 +34,7 @@ class Playback:
     def submit(self, number, spec, limits):
         self.running.append(number)
         self.pending += [(number, step) for step in (1, 2, 3, 4)] if self.accuracies else []
+        return "here"
 
     def answer(self, number, prune):
         if prune:

@@ -112,7 +112,7 @@ def test_a_killed_trial_is_named(executor, tmp_path):
     (running,) = executor._running.values()
     time.sleep(1)
     os.kill(running.process.pid, signal.SIGKILL)
-    assert ending(executor).result.reason.startswith("killed by SIGKILL")
+    assert ending(executor).result.reason.startswith("killed: by SIGKILL")
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="memory limits are those of Linux")

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from lightning.pytorch import Callback
 
 from resnas.architecture import Architecture, Training
-from resnas.errors import TrialFailed
+from resnas.errors import ResnasError, TrialFailed
 from resnas.model import Model, loss_function
 from resnas.study import Budget
 from resnas.tasks import TASKS
@@ -128,7 +128,7 @@ def test_pruning_ends_a_trial_after_a_report(tmp_path):
 
 def test_a_loss_that_is_not_finite_fails_with_that_reason(tmp_path):
     reckless = Training(learning_rate=1e30, gradient_clip=0.0, warmup_share=0.0)
-    with pytest.raises(TrialFailed, match=r"non-finite loss \(\w+\) at training step \d+$"):
+    with pytest.raises(TrialFailed, match=r"^(nan|inf) at training step \d+$"):
         run_trial(spec(tmp_path, training=reckless, steps=30), go_on)
 
 
@@ -136,7 +136,7 @@ def test_parameters_that_a_topology_does_not_announce_fail_the_trial(tmp_path, m
     from resnas.residual import ScalarLearned
 
     monkeypatch.setattr(ScalarLearned, "mixing_parameters", lambda self, sublayers, width: 3)
-    with pytest.raises(TrialFailed, match=r"12 more parameters than ScalarLearned.mixing_parameters\(\) says"):
+    with pytest.raises(ResnasError, match=r"12 more parameters than ScalarLearned.mixing_parameters\(\) says"):
         run_trial(spec(tmp_path, "scalar_learned"), go_on)
 
 

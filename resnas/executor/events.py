@@ -40,8 +40,8 @@ class Executor(Protocol):
     slots: int
     """Trials that may run at the same time."""
 
-    def submit(self, number: int, spec: TrialSpec, limits: Limits) -> None:
-        """Start a trial."""
+    def submit(self, number: int, spec: TrialSpec, limits: Limits) -> str:
+        """Start a trial; return where it runs (host and process), for people."""
 
     def events(self, timeout_s: float) -> list[Reported | Ended]:
         """Return what happened, waiting up to `timeout_s` for something to happen."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import multiprocessing
 import os
+import platform
 import signal
 import threading
 import time
@@ -44,8 +45,8 @@ class LocalExecutor:
         self._running: dict[int, _Running] = {}
         _start_fork_server()
 
-    def submit(self, number: int, spec: TrialSpec, limits: Limits) -> None:
-        """Start a trial in a process of its own."""
+    def submit(self, number: int, spec: TrialSpec, limits: Limits) -> str:
+        """Start a trial in a process of its own; return its host and process."""
         folder = Path(spec.folder)
         folder.mkdir(parents=True, exist_ok=True)
         device = self._devices[len(self._running) % len(self._devices)] if self._devices else None
@@ -54,6 +55,7 @@ class LocalExecutor:
         process, channel = self._start(trial_process, spec, limits.memory_gib, device)
         deadline = time.monotonic() + (limits.timeout_s or float("inf"))
         self._running[number] = _Running(process, channel, deadline, limits, device)
+        return f"{platform.node()}, process {process.pid}"
 
     def events(self, timeout_s: float) -> list[Reported | Ended]:
         """Return reports and endings."""
@@ -108,12 +110,12 @@ class LocalExecutor:
                 return self._end(number, message)
             return Reported(number, *message)
         if time.monotonic() > running.deadline:
-            return self._end(number, TrialResult("failed", f"timeout: longer than {running.limits.timeout_s:g} s"))
+            return self._end(number, TrialResult.failure("timeout", f"longer than {running.limits.timeout_s:g} s"))
         return None
 
     def _end(self, number: int, result: TrialResult) -> Ended:
         running = self._running.pop(number)
-        running.process.join(timeout=0 if result.reason.startswith("timeout") else 5)
+        running.process.join(timeout=0 if result.cause == "timeout" else 5)
         _kill(running.process)
         return Ended(number, result)
 
@@ -152,5 +154,5 @@ def _died(process: Any) -> TrialResult:
     if process.exitcode is not None and process.exitcode < 0:
         name = signal.Signals(-process.exitcode).name
         hint = " (the system may have been out of memory)" if name == "SIGKILL" else ""
-        return TrialResult("failed", f"killed by {name}{hint}")
-    return TrialResult("failed", f"the process ended without a result (exit code {process.exitcode})")
+        return TrialResult.failure("killed", f"by {name}{hint}")
+    return TrialResult.failure("exception", f"its process ended without a result (exit code {process.exitcode})")

@@ -5,6 +5,7 @@ file, and always gives a result with a reason.
 from __future__ import annotations
 
 import contextlib
+import errno
 import multiprocessing
 import os
 import signal
@@ -19,7 +20,7 @@ from typing import Any
 
 from resnas.allocator import keep_freed_memory
 from resnas.errors import ResnasError, TrialFailed
-from resnas.trial import TrialResult, TrialSpec
+from resnas.trial import Cause, TrialResult, TrialSpec
 
 
 def inspect_task(task: dict[str, Any]) -> dict[str, Any]:
@@ -55,18 +56,20 @@ def _run(spec: TrialSpec, report: Callable[[int, dict[str, float]], bool], start
     try:
         return run_trial(spec, report, started_s)
     except TrialFailed as failure:
-        return TrialResult("failed", str(failure))
+        return TrialResult.failure("non-finite loss", str(failure))
     except BaseException as error:
         traceback.print_exc()
         words = f"{type(error).__name__}: {error}".strip().split("\n")[0]
-        kind = "out of memory" if _is_out_of_memory(error) else "exception"
-        return TrialResult("failed", f"{kind}: {words}")
+        return TrialResult.failure(_cause(error), words)
 
 
-def _is_out_of_memory(error: BaseException) -> bool:
-    return (
-        isinstance(error, MemoryError) or "OutOfMemory" in type(error).__name__ or "can't allocate memory" in str(error)
-    )
+def _cause(error: BaseException) -> Cause:
+    """Say what kind of failure an exception is; torch has its own words for memory on the host and on a GPU."""
+    if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
+        return "disk full"
+    if isinstance(error, MemoryError) or "OutOfMemory" in type(error).__name__ or "can't allocate memory" in str(error):
+        return "out of memory"
+    return "exception"
 
 
 def _ask(channel: connection.Connection, step: int, metrics: dict[str, float]) -> bool:

@@ -236,7 +236,7 @@ class Coordinator:
         """A trial whose objective is missing or not finite has failed."""
         missing = [name for name in self._study.objectives if not math.isfinite(result.metrics.get(name, math.nan))]
         if result.state == "complete" and missing:
-            return TrialResult("failed", f"no finite value of {', '.join(missing)}", data_sha256=result.data_sha256)
+            return TrialResult.failure("invalid result", f"no finite value of {', '.join(missing)}", result.data_sha256)
         return result
 
     def _count_failures(self, result: TrialResult, number: int) -> None:

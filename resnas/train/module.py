@@ -60,7 +60,7 @@ class TrialModule(LightningModule):
         loss = loss_function(self.model(inputs), targets)
         self.losses.append(float(loss.detach()))
         if not math.isfinite(self.losses[-1]):
-            raise TrialFailed(f"non-finite loss ({self.losses[-1]}) at training step {len(self.losses)}")
+            raise TrialFailed(f"{self.losses[-1]} at training step {len(self.losses)}")
         return loss
 
     def configure_gradient_clipping(self, optimizer: Any, *args: Any, **kwargs: Any) -> None:
@@ -98,7 +98,7 @@ class TrialModule(LightningModule):
         """Make the metrics of the whole split."""
         self.validation_metrics = {name: value / count for name, (value, count) in self._sums.items() if count}
         if not math.isfinite(self.validation_metrics["val_loss"]):
-            raise TrialFailed(f"non-finite validation loss at training step {self.global_step}")
+            raise TrialFailed(f"in the validation at training step {self.global_step}")
         self.log("val_loss", self.validation_metrics["val_loss"], logger=False)
         self._write(self.validation_metrics)
 

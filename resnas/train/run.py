@@ -23,7 +23,7 @@ from lightning.pytorch.plugins.environments import LightningEnvironment
 from resnas import cost
 from resnas.architecture import Architecture
 from resnas.dilution import measure
-from resnas.errors import TrialFailed
+from resnas.errors import ResnasError
 from resnas.model import Model
 from resnas.record import make_named
 from resnas.study import Budget
@@ -171,7 +171,7 @@ def _check_parameters(model: Model, announced: int) -> int:
     if found != announced:
         name = type(model.architecture.residual).__name__
         more = f"{found - announced} more" if found > announced else f"{announced - found} fewer"
-        raise TrialFailed(f"{name} has {more} parameters than {name}.mixing_parameters() says; make them agree")
+        raise ResnasError(f"{name} has {more} parameters than {name}.mixing_parameters() says; make them agree")
     return found
 
 
