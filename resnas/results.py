@@ -48,10 +48,22 @@ METRICS: dict[str, Metric] = {
 }
 
 COUNTED = ("complete", "pruned", "failed")
-"""Endings that use up one of the study's trials; interrupted trials run again, infeasible ones were never trained."""
+"""Endings that use up one of the study's trials.
+
+The others: interrupted and retried trials run again; infeasible and skipped proposals were never trained.
+"""
 
 
-class RecordedTrial(Protocol):
+class Attributed(Protocol):
+    """Something with the attributes of a trial."""
+
+    @property
+    def user_attrs(self) -> dict[str, Any]:
+        """Attributes as the search wrote them."""
+        ...
+
+
+class RecordedTrial(Attributed, Protocol):
     """What is needed of an Optuna trial."""
 
     @property
@@ -62,11 +74,6 @@ class RecordedTrial(Protocol):
     @property
     def state(self) -> Enum:
         """Optuna's state: WAITING, RUNNING, COMPLETE, PRUNED or FAIL."""
-        ...
-
-    @property
-    def user_attrs(self) -> dict[str, Any]:
-        """Attributes as the search wrote them."""
         ...
 
 
@@ -85,10 +92,22 @@ class Recorded(NamedTuple):
     origin: str = ""
     ending: str = "running"
     reason: str = ""
+    cause: str = ""
+    """Of a failure: one of `resnas.trial.Cause`."""
+    attempt: int = 1
+    """Counts the runs of one architecture and replicate that ended for a reason outside them."""
+    owner: str = ""
+    """The coordinator that started it."""
+    where: str = ""
+    """Host and process."""
+    step: int = 0
+    """The last training step that was reported."""
+    continues: int | None = None
+    """Number of the interrupted trial whose checkpoint it starts from."""
     data_sha256: str = ""
 
     @classmethod
-    def of(cls, trial: RecordedTrial) -> Recorded:
+    def of(cls, trial: Attributed) -> Recorded:
         """Read the attributes of a trial."""
         names = {name: f"resnas.{name}" for name in cls._fields}
         return cls(**{name: trial.user_attrs[full] for name, full in names.items() if full in trial.user_attrs})

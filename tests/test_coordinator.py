@@ -153,7 +153,7 @@ def test_the_best_after_a_resume_is_a_complete_trial(play):
     play(playback, "search.n_trials=9", "search.pruner=median")
     best = playback.coordinator.snapshot().best
     assert best is not None
-    assert best["value"] == 0.1
+    assert best.value == 0.1
 
 
 def test_a_grid_can_be_enlarged_and_has_no_point_twice(play):

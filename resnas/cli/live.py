@@ -13,6 +13,7 @@ from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn
 from rich.text import Text
 
 from resnas.cli.tables import clock, make_console
+from resnas.results import COUNTED
 
 if TYPE_CHECKING:
     from resnas.search import Snapshot
@@ -41,7 +42,7 @@ class LiveView:
 
     def __call__(self, snapshot: Snapshot) -> None:
         """Show how the search stands."""
-        done = sum(snapshot.endings.values())
+        done = sum(snapshot.endings[ending] for ending in COUNTED)
         if snapshot.last != self._last:
             self._last = snapshot.last
             self._console.print(
@@ -50,7 +51,9 @@ class LiveView:
         if not self._console.is_terminal:
             return
         counts = [f"{done}/{snapshot.total} trials", f"{len(snapshot.running)} running"]
-        counts += [f"{snapshot.endings[kind]} {kind}" for kind in ("pruned", "failed") if snapshot.endings[kind]]
+        counts += [
+            f"{snapshot.endings[kind]} {kind}" for kind in ("pruned", "failed", "retried") if snapshot.endings[kind]
+        ]
         self._progress.update(self._task, total=snapshot.total, completed=done, counts=" · ".join(counts))
         self._live.update(Group(self._progress, *self._lines(snapshot)))
 
@@ -59,11 +62,7 @@ class LiveView:
         lines = [Text(f"{clock(snapshot.elapsed_s)} elapsed{left}")]
         if snapshot.best is not None:
             best = snapshot.best
-            lines.append(
-                Text(
-                    f"best {best['metric']} {best['value']:.4g}: trial {best['number']}, {best['label']}", style="green"
-                )
-            )
+            lines.append(Text(f"best {best.metric} {best.value:.4g}: trial {best.number}, {best.label}", style="green"))
         for running in snapshot.running:
             age = clock(time.monotonic() - running.started_s)
             lines.append(

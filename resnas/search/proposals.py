@@ -1,57 +1,45 @@
-"""Which architecture comes next: Optuna's samplers and pruners, the baseline, the grid, replicates; only feasible ones.
-
-Samplers are made anew for every proposal, seeded by the study's seed and the trial's number: what is proposed depends
-on the finished trials only, so that a study that was stopped and resumed draws nothing twice.
+"""Which architecture comes next: the baseline, the grid, further replicates, what was interrupted, then a sampler's
+draws; never an infeasible architecture, and none that failed or was pruned before.
 """
 
 from __future__ import annotations
 
-import warnings
+from dataclasses import dataclass
+from itertools import count
 from random import Random
 from typing import Any
 
 import optuna
-from optuna.pruners import BasePruner, MedianPruner, NopPruner, SuccessiveHalvingPruner
-from optuna.samplers import BaseSampler, NSGAIISampler, RandomSampler, TPESampler
 from optuna.trial import FrozenTrial, TrialState
 
 from resnas.architecture import Architecture
 from resnas.errors import InputError, ResnasError
 from resnas.results import Recorded
+from resnas.search.ledger import Ledger
+from resnas.search.samplers import ToldStudy, make_sampler
 from resnas.search.storage import set_attributes
 from resnas.space.space import RESIDUAL
-from resnas.study import Study, derive_seed
+from resnas.study import Study
 
 Assignment = dict[str, Any]
-INFEASIBLE_IN_A_ROW = 1000
-"""So many proposals without a feasible one end the search."""
+REFUSED_IN_A_ROW = 1000
+"""So many proposals without one that can be trained end the search."""
+DRAWS_BEFORE_RANDOM = 20
+"""After so many draws in vain a sampler is stuck at what it knows, and the next draws are random."""
+LISTED_ARCHITECTURES = 2_000
+"""Spaces of at most so many architectures are listed, to see whether one is left."""
 
 
-def sampler(study: Study, number: int, counted: int) -> tuple[str, BaseSampler]:
-    """Return name and sampler for trial `number`, when `counted` trials have been started before it."""
-    seed = derive_seed(study.search.seed, "sampler", number)
-    kind = study.search.sampler
-    if kind == "grid" or (kind == "tpe" and counted < study.search.random_share * study.search.n_trials):
-        kind = "random"
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
-        if kind == "tpe":
-            return kind, TPESampler(seed=seed, multivariate=True, group=True, constant_liar=True)
-        if kind == "nsga2":
-            # its own first generation is random, and must be a small part of the study
-            population = max(4, study.search.n_trials // 8)
-            return "random" if counted < population else kind, NSGAIISampler(population_size=population, seed=seed)
-        return kind, RandomSampler(seed=seed)
+@dataclass(frozen=True)
+class Proposal:
+    """A trial of the Optuna study with what is to be trained."""
 
-
-def pruner(study: Study) -> BasePruner:
-    """Return the pruner; none acts before the first validation."""
-    first_validation = max(1, study.budget.steps // study.budget.validations)
-    if study.search.pruner == "asha":
-        return SuccessiveHalvingPruner(min_resource=first_validation, reduction_factor=3)
-    if study.search.pruner == "median":
-        return MedianPruner(n_startup_trials=5, n_warmup_steps=first_validation)
-    return NopPruner()
+    trial: optuna.Trial
+    architecture: Architecture
+    replicate: int
+    origin: str
+    attempt: int = 1
+    continues: int | None = None
 
 
 def enqueue_start(study: Study, optuna_study: optuna.Study) -> bool:
@@ -81,7 +69,7 @@ def _baseline(study: Study) -> Assignment | None:
     if first is None or _feasible(study, first):
         return first
     random = Random(study.search.seed)
-    drawn = (study.search_space.draw(random) for _ in range(INFEASIBLE_IN_A_ROW))
+    drawn = (study.search_space.draw(random) for _ in range(REFUSED_IN_A_ROW))
     fixed = (assignment for assignment in drawn if assignment.get(RESIDUAL, "fixed") == "fixed")
     return next((assignment for assignment in fixed if _feasible(study, assignment)), None)
 
@@ -100,34 +88,106 @@ def _key_of(study: Study, trial: FrozenTrial) -> str:
     return study.search_space.build(queued).key if queued else Recorded.of(trial).key
 
 
-def propose(study: Study, optuna_study: optuna.Study, counted: int) -> tuple[optuna.Trial, Architecture, str] | None:
-    """Return the next trial with its architecture and origin; None where a grid is used up.
+def propose(study: Study, optuna_study: optuna.Study, ledger: Ledger) -> Proposal | None:
+    """Return the next trial; None where the grid or the space is used up. `ledger` is kept up to date.
 
     Raises:
-        ResnasError: no feasible architecture was found.
+        ResnasError: no architecture was found that can be trained.
     """
-    shape = study.task.shape()
+    told = ToldStudy(optuna_study.study_name, optuna_study._storage)
     reason = ""
-    for _ in range(INFEASIBLE_IN_A_ROW):
-        number = len(optuna_study.get_trials(deepcopy=False))
-        if study.search.sampler == "grid" and not optuna_study.get_trials(deepcopy=False, states=(TrialState.WAITING,)):
+    for refused in range(REFUSED_IN_A_ROW):
+        ledger.update(optuna_study.get_trials(deepcopy=False))
+        if study.search.sampler == "grid" and not ledger.waiting:
             return None
-        name, optuna_study.sampler = sampler(study, number, counted)
-        trial = optuna_study.ask()
-        try:
-            architecture = study.search_space.sample(trial)
-            infeasible = study.search_space.infeasible(architecture, shape)
-        except InputError as refused:  # by the validator of a user's topology
-            infeasible = str(refused)
-        if infeasible is None:
-            return trial, architecture, trial.user_attrs.get("resnas.origin", name)
-        reason = infeasible
-        set_attributes(optuna_study, trial, ending="infeasible", reason=reason)
-        optuna_study.tell(trial, state=TrialState.FAIL)
-    raise ResnasError(f"{INFEASIBLE_IN_A_ROW} proposals in a row were infeasible; the last: {reason}")
+        started = ledger.counted + len(ledger.running)
+        name, told.sampler = make_sampler(study, ledger.next_draw, started, refused >= DRAWS_BEFORE_RANDOM)
+        trial = told.ask()
+        ending, reason, architecture = _judge(study, trial, ledger)
+        if architecture is not None:
+            queued = Recorded.of(trial)  # what the queue says of it; defaults where it was drawn
+            return Proposal(
+                trial=trial,
+                architecture=architecture,
+                replicate=_replicate(trial, ledger.taken(architecture.key)),
+                origin=queued.origin or name,
+                attempt=queued.attempt,
+                continues=queued.continues,
+            )
+        set_attributes(optuna_study, trial, ending=ending, reason=reason)
+        optuna_study.tell(trial.number, state=TrialState.FAIL)
+        if refused and refused % DRAWS_BEFORE_RANDOM == 0 and _is_used_up(study, ledger):
+            return None
+    raise ResnasError(f"{REFUSED_IN_A_ROW} proposals in a row cannot be trained; the last: {reason}")
 
 
-def enqueue_replicates(study: Study, optuna_study: optuna.Study, trial: optuna.Trial) -> None:
-    """Queue the further seeds of an architecture that is met for the first time."""
-    for _ in range(study.search.replicates - 1):
-        optuna_study.enqueue_trial(trial.params, user_attrs={"resnas.origin": "replicate"})
+def _judge(study: Study, trial: optuna.Trial, ledger: Ledger) -> tuple[str, str, Architecture | None]:
+    """Return (ending, reason, None) of a proposal that is not trained, and ("", "", its architecture) of others."""
+    try:
+        architecture = study.search_space.sample(trial)
+        reason = study.search_space.infeasible(architecture, study.task.shape())
+    except InputError as refused:  # by the validator of a user's topology
+        reason = str(refused)
+    if reason is not None:
+        return "infeasible", reason, None
+    key, queued = architecture.key, "resnas.origin" in trial.user_attrs
+    if key in ledger.failed:
+        return "skipped", f"failed before: {ledger.failed[key]}", None
+    if key in ledger.pruned and _is_replicate(trial):
+        return "skipped", "another replicate of its architecture was pruned", None
+    if study.search.duplicates == "redraw" and not queued and _is_known(key, ledger):
+        return "skipped", "its architecture has its replicates already", None
+    return "", "", architecture
+
+
+def _is_replicate(trial: optuna.Trial) -> bool:
+    return bool(trial.user_attrs.get("resnas.origin") == "replicate")
+
+
+def _is_known(key: str, ledger: Ledger) -> bool:
+    return bool(ledger.taken(key))
+
+
+def _is_used_up(study: Study, ledger: Ledger) -> bool:
+    """Whether every architecture of a small discrete space was trained, failed or pruned."""
+    size = study.search_space.count()
+    if size is None or size > LISTED_ARCHITECTURES:
+        return False
+    shape = study.task.shape()
+    return all(
+        _is_known(one.key, ledger) or study.search_space.infeasible(one, shape)
+        for one in study.search_space.enumerate()
+    )
+
+
+def _replicate(trial: optuna.Trial, taken: set[int]) -> int:
+    """Return the replicate that the queue asks for if it is free, else the first free one."""
+    asked = trial.user_attrs.get("resnas.replicate")
+    return asked if asked is not None and asked not in taken else next(one for one in count() if one not in taken)
+
+
+def enqueue_replicates(study: Study, optuna_study: optuna.Study, proposal: Proposal, ledger: Ledger) -> None:
+    """Queue the further replicates of an architecture, as far as they are neither trained nor queued yet."""
+    key = proposal.architecture.key
+    queued = {Recorded.of(trial).replicate for trial in ledger.waiting if _key_of(study, trial) == key}
+    for replicate in set(range(study.search.replicates)) - {proposal.replicate} - ledger.taken(key) - queued:
+        attributes = {"resnas.origin": "replicate", "resnas.replicate": replicate}
+        optuna_study.enqueue_trial(proposal.trial.params, user_attrs=attributes)
+
+
+def requeue(optuna_study: optuna.Study, trial: FrozenTrial, attempt: int, continues: int | None = None) -> None:
+    """Queue the architecture and replicate of a trial once more; a draw that was never written down is drawn again."""
+    recorded = Recorded.of(trial)
+    queued = trial.system_attrs.get("fixed_params", trial.params if recorded.key else None)
+    if queued is None:
+        return
+    attributes: dict[str, Any] = {
+        "resnas.origin": recorded.origin,
+        "resnas.attempt": attempt,
+        "resnas.repeats": trial.number,
+    }
+    if recorded.key:
+        attributes["resnas.replicate"] = recorded.replicate
+    if continues is not None:
+        attributes["resnas.continues"] = continues
+    optuna_study.enqueue_trial(queued, user_attrs=attributes)

@@ -12,15 +12,13 @@ from pathlib import Path
 from typing import Any
 
 import optuna
-from optuna.trial import FrozenTrial, TrialState
+from optuna.trial import FrozenTrial
 
 from resnas.errors import InputError, ResnasError
-from resnas.results import Recorded
 from resnas.study import Study, changes
 
 FINGERPRINT = "resnas.fingerprint"
 DATA = "resnas.data_sha256"
-STOPPED = "interrupted: the search was stopped"
 
 optuna.logging.set_verbosity(optuna.logging.WARNING)
 
@@ -103,18 +101,6 @@ def locked(study: Study) -> Iterator[None]:
         except BlockingIOError:
             raise ResnasError(f"another search is running the study {study.name!r} (its lock is {file.name})") from None
         yield
-
-
-def requeue_unfinished(optuna_study: optuna.Study, reason: str) -> int:
-    """End the trials that no process runs any more and queue their architectures again; return how many."""
-    unfinished = optuna_study.get_trials(deepcopy=False, states=(TrialState.RUNNING,))
-    for trial in unfinished:
-        set_attributes(optuna_study, trial, ending="interrupted", reason=reason)
-        optuna_study.tell(trial.number, state=TrialState.FAIL)
-        queued = trial.system_attrs.get("fixed_params") or (trial.params if Recorded.of(trial).key else None)
-        if queued:
-            optuna_study.enqueue_trial(queued, user_attrs={"resnas.origin": Recorded.of(trial).origin})
-    return len(unfinished)
 
 
 def set_attributes(optuna_study: optuna.Study, trial: FrozenTrial | optuna.Trial, **attributes: Any) -> None:
