@@ -37,6 +37,7 @@ DOORS = {
     "sklearn": {"ranking", "tasks"},
     "plotly": {"report"},
     "pandas": {"ranking", "analysis"},
+    "psutil": {"executor"},
     "typer": {"cli"},
     "rich": {"cli"},
     "yaml": {"yaml_file", "files"},

@@ -10,27 +10,33 @@ import signal
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from multiprocessing import connection, forkserver
 from pathlib import Path
 from typing import Any
 
 from resnas.errors import ResnasError
 from resnas.executor.events import Ended, Limits, Reported
+from resnas.executor.group import Group, out_of_memory_kills
 from resnas.executor.process import call_process, trial_process
 from resnas.trial import TrialResult, TrialSpec
 
 PRELOADED = ["__main__", "resnas.executor", "resnas.train", "tensorboard.summary.writer.event_file_writer"]
 """Imported once by the fork server, so that a trial starts in a fraction of a second."""
+LOOK_EVERY_S = 1.0
+"""How often the memory of a trial and its child processes is looked at."""
 
 
 @dataclass
 class _Running:
     process: Any
+    group: Group
     channel: connection.Connection
     deadline: float
     limits: Limits
     device: str | None
+    oom_kills: int = field(default_factory=out_of_memory_kills)
+    looked_s: float = field(default_factory=time.monotonic)
 
 
 class LocalExecutor:
@@ -54,7 +60,7 @@ class LocalExecutor:
         device = next((free for free in self._devices if free not in in_use), device)
         process, channel = self._start(trial_process, spec, limits.memory_gib, device)
         deadline = time.monotonic() + (limits.timeout_s or float("inf"))
-        self._running[number] = _Running(process, channel, deadline, limits, device)
+        self._running[number] = _Running(process, Group(process.pid), channel, deadline, limits, device)
         return f"{platform.node()}, process {process.pid}"
 
     def events(self, timeout_s: float) -> list[Reported | Ended]:
@@ -72,7 +78,9 @@ class LocalExecutor:
     def stop(self) -> None:
         """Kill every trial."""
         for running in self._running.values():
-            _kill(running.process)
+            running.group.kill()
+        for running in self._running.values():
+            running.process.join()
         self._running.clear()
 
     def call(self, function: Callable[..., Any], *arguments: Any) -> Any:
@@ -105,18 +113,25 @@ class LocalExecutor:
             try:
                 message = running.channel.recv()
             except (EOFError, OSError):
-                return self._end(number, _died(running.process))
+                return self._end(number, _died(running))
             if isinstance(message, TrialResult):
                 return self._end(number, message)
             return Reported(number, *message)
         if time.monotonic() > running.deadline:
             return self._end(number, TrialResult.failure("timeout", f"longer than {running.limits.timeout_s:g} s"))
+        if time.monotonic() - running.looked_s > LOOK_EVERY_S:
+            running.looked_s = time.monotonic()
+            limit_gib, used_gib = running.limits.memory_gib, running.group.memory_bytes() / 2**30
+            if limit_gib is not None and used_gib > limit_gib:
+                detail = f"{used_gib:.2f} GiB with its child processes, more than the limit of {limit_gib:g} GiB"
+                return self._end(number, TrialResult.failure("out of memory", detail))
         return None
 
     def _end(self, number: int, result: TrialResult) -> Ended:
         running = self._running.pop(number)
-        running.process.join(timeout=0 if result.cause == "timeout" else 5)
-        _kill(running.process)
+        running.process.join(timeout=0 if result.cause in ("timeout", "out of memory") else 5)
+        running.group.kill()
+        running.process.join()
         return Ended(number, result)
 
 
@@ -140,19 +155,13 @@ def _free_devices() -> list[str]:
     return [str(index) for index in range(len(list(folder.iterdir())))] if folder.is_dir() else []
 
 
-def _kill(process: Any) -> None:
-    """Kill a trial's whole process group and wait for it."""
-    with contextlib.suppress(ProcessLookupError, PermissionError):
-        os.killpg(process.pid, signal.SIGKILL)
-    process.kill()
-    process.join()
-
-
-def _died(process: Any) -> TrialResult:
+def _died(running: _Running) -> TrialResult:
     """Say how a process ended that gave no result."""
+    process = running.process
     process.join()
     if process.exitcode is not None and process.exitcode < 0:
         name = signal.Signals(-process.exitcode).name
-        hint = " (the system may have been out of memory)" if name == "SIGKILL" else ""
-        return TrialResult.failure("killed", f"by {name}{hint}")
+        if name == "SIGKILL" and out_of_memory_kills() > running.oom_kills:
+            return TrialResult.failure("out of memory", "killed by the system, which had no memory left")
+        return TrialResult.failure("killed", f"by {name}")
     return TrialResult.failure("exception", f"its process ended without a result (exit code {process.exitcode})")

@@ -20,6 +20,7 @@ from typing import Any
 
 from resnas.allocator import keep_freed_memory
 from resnas.errors import ResnasError, TrialFailed
+from resnas.executor.group import die_with_parent, kill_own_descendants
 from resnas.trial import Cause, TrialResult, TrialSpec
 
 
@@ -39,12 +40,13 @@ def trial_process(
     _end_with_parent()
     if device is not None:
         os.environ["CUDA_VISIBLE_DEVICES"] = device
-    if memory_gib is not None:
+    elif memory_gib is not None:  # CUDA maps far more than it uses
         _limit_memory(memory_gib)
     keep_freed_memory()
     with _output_to(Path(spec.folder) / "log.txt"):
         result = _run(spec, lambda step, metrics: _ask(channel, step, metrics), started_s)
         sys.stdout.flush()
+    kill_own_descendants()
     channel.send(result)
     channel.close()
 
@@ -94,18 +96,20 @@ def call_process(channel: connection.Connection, function: Callable[..., Any], a
 
 def _end_with_parent() -> None:
     """Kill this process group when the process that asked for it is gone, whatever ended it."""
+    die_with_parent()  # the fork server, which ends with the process that asked
     parent = multiprocessing.parent_process()
     assert parent is not None
 
     def watch() -> None:
         connection.wait([parent.sentinel])
+        kill_own_descendants()
         os.killpg(os.getpgid(0), signal.SIGKILL) if os.getpgid(0) == os.getpid() else os._exit(1)
 
     threading.Thread(target=watch, daemon=True).start()
 
 
 def _limit_memory(memory_gib: float) -> None:
-    """Let allocations beyond the limit fail (Linux: private memory of this process)."""
+    """Let allocations beyond the limit fail (Linux: private memory of this process), before the group is killed."""
     import resource
 
     limit = int(memory_gib * 2**30)

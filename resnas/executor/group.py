@@ -1,0 +1,78 @@
+"""The processes of a trial: its own and all that it started, whether they stayed in its process group or not."""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import os
+import signal
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import psutil
+
+PR_SET_PDEATHSIG = 1  # of prctl(2)
+
+
+class Group:
+    """A trial's process and its descendants, as far as `look` has met them."""
+
+    def __init__(self, pid: int) -> None:
+        self._pid = pid
+        self._met: set[psutil.Process] = set()
+        self.look()
+
+    def look(self) -> None:
+        """Find the descendants that there are now: those that leave the group are met before they lose their parent."""
+        with contextlib.suppress(psutil.Error):
+            self._met.update(psutil.Process(self._pid).children(recursive=True))
+
+    def memory_bytes(self) -> int:
+        """Return the memory of all of them; what they share with other processes counts in proportion (Linux)."""
+        self.look()
+        with contextlib.suppress(psutil.Error):
+            return _memory_bytes(psutil.Process(self._pid)) + sum(_memory_bytes(process) for process in self._met)
+        return 0
+
+    def kill(self) -> None:
+        """Kill all of them at once."""
+        self.look()
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(self._pid, signal.SIGKILL)
+        for process in self._met:
+            with contextlib.suppress(psutil.Error):  # psutil sees to it that it is the same process still
+                process.kill()
+
+
+def _memory_bytes(process: psutil.Process) -> int:
+    with contextlib.suppress(psutil.Error):
+        full = process.memory_full_info()
+        return int(getattr(full, "pss", full.uss))
+    return 0
+
+
+def kill_own_descendants() -> None:
+    """Kill whatever this process has started."""
+    with contextlib.suppress(psutil.Error):
+        for process in psutil.Process().children(recursive=True):
+            with contextlib.suppress(psutil.Error):
+                process.kill()
+
+
+def die_with_parent() -> None:
+    """Let the kernel kill this process when its parent dies, even where Python hangs in C code (Linux only)."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+
+
+def out_of_memory_kills() -> int:
+    """Return how many processes this machine, and this container, has killed for lack of memory (Linux)."""
+    return sum(_oom_kill_counts())
+
+
+def _oom_kill_counts() -> Iterator[int]:
+    for path in ("/proc/vmstat", "/sys/fs/cgroup/memory.events", "/sys/fs/cgroup/memory/memory.oom_control"):
+        with contextlib.suppress(OSError):
+            lines = Path(path).read_text(encoding="ascii").splitlines()
+            yield from (int(line.split()[1]) for line in lines if line.startswith("oom_kill "))
