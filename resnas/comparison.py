@@ -5,13 +5,21 @@ from __future__ import annotations
 import math
 import statistics
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Protocol
 
 from resnas.results import Direction, completed
 
 Row = dict[str, Any]
+
+
+class BoundLike(Protocol):
+    """A limit of a metric, as `resnas.study.Bound`."""
+
+    def excesses(self, name: str, value: float) -> dict[str, float]:
+        """Return how far a value is beyond each limit, by a readable name."""
+        ...
 
 
 @dataclass(frozen=True)
@@ -19,6 +27,8 @@ class Trained:
     """One architecture with the rows of all its complete, comparable trials (seeds)."""
 
     rows: tuple[Row, ...]
+    beyond: tuple[str, ...] = ()
+    """The study's limits that it breaks, by the means over seeds."""
 
     @property
     def key(self) -> str:
@@ -59,14 +69,24 @@ class Trained:
         return statistics.stdev(values) if len(values) > 1 else None
 
 
-def trained(rows: Iterable[Row], objectives: dict[str, Direction]) -> list[Trained]:
-    """Return the architectures with a finite first objective, best first by its mean over seeds."""
+def trained(
+    rows: Iterable[Row], objectives: dict[str, Direction], limits: Mapping[str, BoundLike] | None = None
+) -> list[Trained]:
+    """Return the architectures with a finite first objective, best first by its mean over seeds; those that break a
+    limit come after all that do not."""
     groups: dict[str, list[Row]] = defaultdict(list)
     for row in rows:
         groups[row["key"]].append(row)
     name, direction = next(iter(objectives.items()))
-    known = [one for group in groups.values() if math.isfinite((one := Trained(tuple(group))).mean(name))]
-    return sorted(known, key=lambda one: sign(direction) * one.mean(name))
+    all_trained = [_within(Trained(tuple(group)), limits or {}) for group in groups.values()]
+    known = [one for one in all_trained if math.isfinite(one.mean(name))]
+    return sorted(known, key=lambda one: (bool(one.beyond), sign(direction) * one.mean(name)))
+
+
+def _within(one: Trained, limits: Mapping[str, BoundLike]) -> Trained:
+    """Return the architecture with the limits that it breaks."""
+    excesses = [bound.excesses(name, one.mean(name)) for name, bound in limits.items()]
+    return replace(one, beyond=tuple(limit for part in excesses for limit, excess in part.items() if not excess <= 0))
 
 
 def comparable(rows: Sequence[Row]) -> list[Row]:
@@ -88,11 +108,12 @@ def sign(direction: Direction) -> int:
 
 
 def pareto_front(architectures: Sequence[Trained], objectives: dict[str, Direction]) -> list[Trained]:
-    """Return the architectures that no other one beats: as good in all objectives and better in one."""
+    """Return the architectures that no other one beats, as good in all objectives and better in one; among those that
+    break no limit."""
     points = {
         one.key: [sign(way) * one.mean(name) for name, way in objectives.items()]
         for one in architectures
-        if all(math.isfinite(one.mean(name)) for name in objectives)
+        if not one.beyond and all(math.isfinite(one.mean(name)) for name in objectives)
     }
     return [
         one

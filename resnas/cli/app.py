@@ -18,7 +18,7 @@ app = typer.Typer(
     rich_markup_mode="rich",
     help="Search over residual topologies: which one to use, which of its properties cut dilution, how sure is that?",
     epilog="Example: [bold]python cli.py search[/bold] runs the quickstart study. "
-    "Exit codes: 0 done, 1 failed, 2 wrong input.",
+    "Exit codes: 0 done, 1 failed, 2 wrong input, 130 interrupted.",
 )
 
 
@@ -57,7 +57,7 @@ def options(
 @app.command(
     epilog=_examples(
         "search",
-        "search studies/khop.yaml --workers 2",
+        "search studies/khop.yaml --workers 2 --timeout 1h30m",
         "search --set search.n_trials=200 --set budget.steps=1000 studies/quickstart.yaml",
     )
 )
@@ -69,18 +69,32 @@ def search(
     n_trials: Annotated[
         int | None, typer.Option(min=1, help="Trials of the study in all, those of earlier runs included.")
     ] = None,
+    timeout: Annotated[
+        str | None,
+        typer.Option(
+            metavar="DURATION", help="End this run after so long (2h, 1h30m); what there is then is reported."
+        ),
+    ] = None,
+    max_failures: Annotated[
+        int | None, typer.Option(min=1, help="End the search after so many failed trials in a row; default: 8.")
+    ] = None,
     overrides: Overrides = None,
 ) -> None:
     """Explore a space: train its architectures, rank their properties, write a report.
 
     Runs until the study has its number of trials. Ctrl-C ends it cleanly; the same command goes on from there.
     """
+    from resnas.cli.durations import seconds
     from resnas.cli.searching import run_search
 
-    given = list(overrides or [])
-    given += [f"search.workers={workers}"] if workers else []
-    given += [f"search.n_trials={n_trials}"] if n_trials else []
-    run_search(study, given)
+    options = {
+        "workers": workers,
+        "n_trials": n_trials,
+        "timeout_s": timeout and seconds(timeout, "--timeout"),
+        "max_failures": max_failures,
+    }
+    given = [f"search.{name}={value}" for name, value in options.items() if value is not None]
+    run_search(study, [*(overrides or []), *given])
 
 
 @app.command(epilog=_examples("check search_spaces/quickstart.yaml", "check studies/quickstart.yaml --examples 5"))
@@ -99,8 +113,8 @@ def check(
 
 @app.command(epilog=_examples("status", "status studies/khop.yaml --format json"))
 def status(study: StudyFile = DEFAULT_STUDY, overrides: Overrides = None, format: TableFormat = Format.table) -> None:
-    """Show how far a study is: trials by ending, failures by reason, the best architectures so far."""
-    from resnas.cli.showing import run_status
+    """Show how far a study is: what runs where, time left, failures by reason, the best so far over time."""
+    from resnas.cli.status import run_status
 
     run_status(study, list(overrides or []), format.value)
 

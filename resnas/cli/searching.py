@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shlex
 import signal
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from types import FrameType
@@ -40,9 +42,16 @@ def run_search(path: Path, overrides: list[str]) -> None:
         with _stopped_by_signals(coordinator):
             finished = coordinator.run()
     if not finished:
-        console.print(f"Stopped. Nothing is lost; go on with: [bold]python cli.py search {path}[/bold]")
+        console.print(f"Stopped. Nothing is lost; go on with: [bold]{_same_command()}[/bold]", soft_wrap=True)
         raise typer.Exit(INTERRUPTED)
+    if coordinator.remark:
+        console.print(f"{coordinator.remark[0].upper()}{coordinator.remark[1:]}.", highlight=False)
     _conclude(study, console)
+
+
+def _same_command() -> str:
+    """Return the command line that goes on with this study."""
+    return escape(shlex.join(["python", "cli.py", *sys.argv[1:]]))
 
 
 def _conclude(study: Study, console: Console) -> None:

@@ -1,9 +1,8 @@
-"""The commands that show a study: `status`, `analyze`, `report`, `dashboard`."""
+"""The commands that show what a study has found: `analyze`, `report`, `dashboard`; and its tables."""
 
 from __future__ import annotations
 
 import contextlib
-from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,7 +14,7 @@ from resnas.cli.tables import make_console, print_rows
 from resnas.comparison import comparable, pareto_front, trained
 from resnas.errors import InputError
 from resnas.problems import unknown
-from resnas.results import COUNTED, Recorded, RecordedTrial, ending_counts, table
+from resnas.results import RecordedTrial, table
 from resnas.search import existing_study, load_trials
 from resnas.study import Study, known_metrics
 
@@ -23,23 +22,6 @@ if TYPE_CHECKING:
     from resnas.ranking import Ranking
 
 SHOWN_ARCHITECTURES = 8
-
-
-def run_status(path: Path, overrides: list[str], format: str) -> None:
-    """Print how far a study is."""
-    study = Study.load(path, overrides)
-    trials = load_trials(study)
-    if format != "table":
-        print_rows(table(trials), format)
-        return
-    endings = ending_counts(trials)
-    done = sum(endings[ending] for ending in COUNTED)
-    listed = ", ".join(f"{count} {ending}" for ending, count in endings.items() if count)
-    make_console().print(f"[bold]{study.name}[/bold]: {done} of {study.search.n_trials} trials ({listed})")
-    reasons = Counter(Recorded.of(trial).reason for trial in trials if Recorded.of(trial).ending == "failed")
-    if reasons:
-        print_rows([{"failed": count, "reason": reason} for reason, count in reasons.most_common()], format, "Failures")
-    print_best(study, trials)
 
 
 def run_analyze(path: Path, targets: list[str], overrides: list[str], format: str) -> None:
@@ -101,23 +83,32 @@ def run_dashboard(path: Path, host: str, port: int, overrides: list[str]) -> Non
 
 
 def print_best(study: Study, trials: Sequence[RecordedTrial]) -> None:
-    """Print the best architectures, one row each, over their seeds; the Pareto front where there are several
-    objectives."""
-    architectures = trained(comparable(table(trials)), study.directions)
+    """Print the best architectures, one row each, over their seeds (the Pareto front where there are several
+    objectives), without those beyond the study's limits."""
+    architectures = trained(comparable(table(trials)), study.directions, study.limits)
+    within = [one for one in architectures if not one.beyond]
     title = "Best architectures"
     if len(study.objectives) > 1:
-        architectures = pareto_front(architectures, study.directions)
+        within = pareto_front(architectures, study.directions)
         title = f"Pareto front of {', '.join(study.objectives)}"
-    names = list(dict.fromkeys([*study.objectives, "dilution", "effective_depth", "late_share"]))
-    optimised = ("learning_rate", "mixing_lr_multiplier")
-    rows: list[dict[str, Any]] = [
-        {"architecture": one.label, "key": one.key, "seeds": len(one.rows)}
-        | {name: one.mean(name) for name in names}
-        | {name: one.property(name) for name in optimised}
-        for one in architectures[:SHOWN_ARCHITECTURES]
-    ]
+    if len(within) < len(architectures) and study.limits:
+        beyond = sum(bool(one.beyond) for one in architectures)
+        title += f" ({beyond} of {len(architectures)} trained ones are beyond a limit)"
+    names = list(dict.fromkeys([*study.objectives, *study.limits, "dilution", "effective_depth", "late_share"]))
+    shown = within[:SHOWN_ARCHITECTURES]
+    spread = [name for name in names if any(one.deviation(name) is not None for one in shown)]
+    rows: list[dict[str, Any]] = []
+    for one in shown:
+        row: dict[str, Any] = {"architecture": one.label, "key": one.key, "seeds": len(one.rows)}
+        for name in names:
+            row[name] = one.mean(name)
+            if name in spread and name in study.objectives:
+                row[f"± {name}"] = one.deviation(name)
+        rows.append(row | {name: one.property(name) for name in ("learning_rate", "mixing_lr_multiplier")})
     if rows:
         print_rows(rows, "table", title)
+    elif architectures:
+        make_console().print(f"No architecture keeps to the limits: {', '.join(architectures[0].beyond)} broken.")
 
 
 def print_rankings(rankings: Sequence[Ranking]) -> None:

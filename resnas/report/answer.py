@@ -36,9 +36,12 @@ def answer(material: Material) -> Answer:
         return Answer("No trial was completed, so there is no answer yet.", _why_none(material))
     name, direction = next(iter(material.objectives.items()))
     best = material.architectures[0]
+    beyond = (
+        f" (no architecture keeps to the study's limits; it breaks {joined(list(best.beyond))})" if best.beyond else ""
+    )
     finding = (
         f"The best of {counted(len(material.architectures), 'architecture')} is {best.label}, with {name} "
-        f"{_value(best, name)}"
+        f"{_value(best, name)}{beyond}"
     )
     rival = _rival(material, best)
     if rival is None:

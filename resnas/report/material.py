@@ -51,8 +51,8 @@ class Material:
 
     @cached_property
     def architectures(self) -> list[Trained]:
-        """Architectures with a finite first objective, best first by its mean over seeds."""
-        return trained(self.compared, self.objectives)
+        """Architectures with a finite first objective, best first by its mean over seeds; last those beyond a limit."""
+        return trained(self.compared, self.objectives, self.study.limits)
 
     @cached_property
     def families(self) -> list[str]:

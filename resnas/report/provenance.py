@@ -26,6 +26,7 @@ def facts(material: Material) -> dict[str, str]:
         "Data (sha256)": _data(material),
         "To compare with": _baselines(material.environment.get("baselines")),
         "Budget of a trial": _options(study.budget.model_dump(mode="json")),
+        "Limits": ", ".join(limit for name, bound in study.limits.items() for limit in bound.excesses(name, 0.0)),
         "Objectives": ", ".join(f"{way} {name}" for name, way in material.objectives.items()),
         "Sampler": f"{search.sampler}, the first {number(100 * search.random_share, 3)} % of the trials at random",
         "Pruner": search.pruner,

@@ -13,7 +13,7 @@ from resnas.ranking import CONSTANT, SUGGESTIVE, SUPPORTED, PropertyEffect, Rank
 from resnas.report.answer import disagreements
 from resnas.report.material import BASELINE_FAMILY, Material
 from resnas.report.style import family_marks
-from resnas.report.words import MISSING, number
+from resnas.report.words import MISSING, joined, number
 from resnas.results import COUNTED
 
 MOST_ARCHITECTURES = 10
@@ -91,6 +91,8 @@ def architectures(material: Material) -> str:
         label = named(one.family, marks[one.family].colour, escape(options))
         if one.key in front and len(material.objectives) > 1:
             label += '<br><span class="tag">Pareto front</span>'
+        if one.beyond:
+            label += f'<br><span class="tag">beyond {escape(joined(list(one.beyond)))}</span>'
         if one is baseline:
             label += '<br><span class="tag">best of the baseline family</span>'
         rows.append(

@@ -1,7 +1,8 @@
 """The search: an Optuna study, proposals of architectures, and the coordinator that runs them. The door to Optuna."""
 
 from resnas.search.coordinator import Coordinator
+from resnas.search.ledger import Ledger
 from resnas.search.snapshot import Snapshot
 from resnas.search.storage import existing_study, load_trials, open_study
 
-__all__ = ["Coordinator", "Snapshot", "existing_study", "load_trials", "open_study"]
+__all__ = ["Coordinator", "Ledger", "Snapshot", "existing_study", "load_trials", "open_study"]

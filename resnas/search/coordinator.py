@@ -122,8 +122,8 @@ class Coordinator:
                 else:
                     self._end(optuna_study, event)
             self._watch(self.snapshot())
-            if not self._running:
-                time.sleep(WAIT_S)  # others train what is left
+            if not self._running and not self._may_start():
+                time.sleep(WAIT_S)  # other coordinators train what is left
         return False
 
     def _fill(self, optuna_study: optuna.Study, claim: Claim) -> None:

@@ -58,6 +58,14 @@ class ToldStudy(optuna.Study):
         shown = [_as_worst(trial, worst) if worst and _is_bad(trial) else trial for trial in trials]
         return [trial for trial in shown if states is None or trial.state in states]
 
+    def _pop_waiting_trial_id(self) -> int | None:
+        """Take from the queue what runs again before what is new: an interruption must not change the order."""
+        waiting = self._storage.get_all_trials(self._study_id, deepcopy=False, states=(TrialState.WAITING,))
+        for trial in sorted(waiting, key=lambda one: ("resnas.repeats" not in one.user_attrs, one.number)):
+            if self._storage.set_trial_state_values(trial._trial_id, state=TrialState.RUNNING):
+                return trial._trial_id
+        return None
+
 
 def _worst(trials: Sequence[FrozenTrial], directions: Sequence[StudyDirection]) -> list[float]:
     """Return the worst value of each objective so far; nothing where no trial is complete."""
