@@ -23,10 +23,10 @@ from resnas.executor import Ended, Executor, Limits, Reported, inspect_task
 from resnas.files import environment, study_as_used, write_json, write_yaml
 from resnas.results import COUNTED, Recorded, table, write_csv
 from resnas.search import proposals
-from resnas.search.storage import (
+from resnas.search.claim import claimed
+from resnas.search.opening import (
     STOPPED,
     check_data,
-    locked,
     make_results_folder,
     open_study,
     requeue_unfinished,
@@ -100,7 +100,7 @@ class Coordinator:
             ResnasError: another coordinator runs it, no feasible architecture exists, or too many trials failed.
         """
         make_results_folder(self._study)
-        with locked(self._study):
+        with claimed(self._study):
             optuna_study = open_study(self._study)
             self._prepare(optuna_study)
             optuna_study.pruner = proposals.pruner(self._study)

@@ -18,7 +18,7 @@ from optuna.trial import FrozenTrial, TrialState
 from resnas.architecture import Architecture
 from resnas.errors import InputError, ResnasError
 from resnas.results import Recorded
-from resnas.search.storage import set_attributes
+from resnas.search.opening import set_attributes
 from resnas.space.space import RESIDUAL
 from resnas.study import Study, derive_seed
 
