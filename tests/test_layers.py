@@ -26,7 +26,8 @@ LAYERS = [
     {"tasks", "architecture"},
     {"problems", "residual"},
     {"yaml_file", "record"},
-    {"errors", "allocator", "passwords"},
+    {"errors", "allocator"},
+    {"passwords"},
 ]
 LEVEL = {unit: level for level, units in enumerate(LAYERS) for unit in units}
 DOORS = {
