@@ -9,6 +9,7 @@ import shutil
 import socket
 import subprocess
 import tempfile
+import threading
 from pathlib import Path
 
 PASSWORD = "sw0rdf1sh-" + secrets.token_hex(4)
@@ -80,3 +81,43 @@ class Server:
         name = "test_" + secrets.token_hex(4)
         self.execute(f"CREATE DATABASE {name}")
         return name
+
+
+class Wire:
+    """A way to a server on which the answer to the next COMMIT is lost: the client cannot know what became of it."""
+
+    def __init__(self, port: int) -> None:
+        self._server_port = port
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self.port = self._listener.getsockname()[1]
+        self.cut_next = False
+        threading.Thread(target=self._accept, daemon=True).start()
+
+    def _accept(self) -> None:
+        with contextlib.suppress(OSError):
+            while True:
+                client, _ = self._listener.accept()
+                server = socket.create_connection(("127.0.0.1", self._server_port))
+                threading.Thread(target=self._back, args=(server, client), daemon=True).start()
+                threading.Thread(target=self._forth, args=(client, server), daemon=True).start()
+
+    def _forth(self, client: socket.socket, server: socket.socket) -> None:
+        with contextlib.suppress(OSError):
+            while data := client.recv(1 << 16):
+                if self.cut_next and b"COMMIT" in data:
+                    self.cut_next = False
+                    client.shutdown(socket.SHUT_RDWR)
+                server.sendall(data)
+        with contextlib.suppress(OSError):
+            server.shutdown(socket.SHUT_WR)
+
+    @staticmethod
+    def _back(server: socket.socket, client: socket.socket) -> None:
+        with contextlib.suppress(OSError):
+            while data := server.recv(1 << 16):
+                client.sendall(data)
+        server.close()
+        client.close()
+
+    def close(self) -> None:
+        self._listener.close()

@@ -316,6 +316,7 @@ def test_the_dashboard_does_not_disturb_a_search_and_optuna_reads_it(make, tmp_p
     read_all(study, f"sqlite:///{tmp_path / 'kept.db'}" if url.startswith("sqlite") else str(tmp_path / "kept.journal"))
 
 
+@pytest.mark.slow
 def test_a_killed_search_on_a_journal_goes_on(make):
     study = make("storage=journal:kept.journal", "budget.steps=3000")
     overrides = ["--set", "budget.steps=3000", "--set", "storage=journal:kept.journal"]

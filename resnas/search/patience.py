@@ -14,6 +14,7 @@ import logging
 import random
 import time
 import uuid
+import weakref
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, TypeVar
 
@@ -64,7 +65,13 @@ class PatientStorage(RDBStorage):
         self._shown = shown
         self._gave_up = False
         self._repeated: set[str] = set()
-        super().__init__(*arguments, **options)
+        try:
+            super().__init__(*arguments, **options)
+        except BaseException:
+            if (engine := getattr(self, "engine", None)) is not None:
+                engine.dispose()
+            raise
+        weakref.finalize(self, self.engine.dispose)  # close the connections that wait in the pool
 
     def patiently(self, call: Callable[[bool], Value]) -> Value:
         """Return `call(again)`, called again with True while the database is away.

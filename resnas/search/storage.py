@@ -61,7 +61,7 @@ class Location:
     @property
     def shown(self) -> str:
         """The URL without its password."""
-        return without_passwords(self.url)
+        return without_passwords(self.url, self.url)
 
 
 def locate(study: Study, environment: Mapping[str, str] = os.environ) -> Location:
