@@ -15,7 +15,7 @@ import optuna
 from optuna_dashboard import save_note, save_plotly_graph_object, wsgi
 
 from resnas.errors import InputError
-from resnas.search.storage import existing_study
+from resnas.search.opening import existing_study
 from resnas.study import Study
 
 if TYPE_CHECKING:

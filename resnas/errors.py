@@ -5,11 +5,16 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterable
 
+from resnas.passwords import without_passwords
+
 
 class ResnasError(Exception):
-    """Something failed for a reason that can be said in one sentence (exit code 1)."""
+    """Something failed for a reason that can be said in one sentence (exit code 1); it hides passwords in URLs."""
 
     exit_code = 1
+
+    def __init__(self, sentence: str = "") -> None:
+        super().__init__(without_passwords(sentence))
 
 
 class InputError(ResnasError):

@@ -17,7 +17,7 @@ from resnas.study import Study
 def write_text(path: Path, text: str) -> None:
     """Write text, whole or not at all."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    partial = path.with_suffix(path.suffix + ".partial")
+    partial = path.with_suffix(f"{path.suffix}.{os.getpid()}.partial")  # another coordinator may write the same file
     partial.write_text(text, encoding="utf-8")
     partial.replace(path)
 

@@ -6,6 +6,7 @@ The truth is the Optuna study: what is written here as files can be written agai
 from __future__ import annotations
 
 import csv
+import os
 from collections.abc import Iterable, Sequence
 from enum import Enum
 from pathlib import Path
@@ -157,7 +158,7 @@ def property_names(trials: Iterable[RecordedTrial]) -> list[str]:
 def write_csv(rows: Sequence[dict[str, Any]], path: Path) -> None:
     """Write a table, whole or not at all."""
     columns = list(dict.fromkeys(name for row in rows for name in row))
-    partial = path.with_suffix(".partial")
+    partial = path.with_suffix(f".{os.getpid()}.partial")  # another coordinator may write the same file
     with partial.open("w", newline="", encoding="utf-8") as file:
         writer = csv.DictWriter(file, columns)
         writer.writeheader()

@@ -27,6 +27,7 @@ LAYERS = [
     {"problems", "residual"},
     {"yaml_file", "record"},
     {"errors", "allocator"},
+    {"passwords"},
 ]
 LEVEL = {unit: level for level, units in enumerate(LAYERS) for unit in units}
 DOORS = {

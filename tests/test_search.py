@@ -227,11 +227,12 @@ def test_a_changed_space_is_refused_with_the_difference_and_nothing_is_lost(make
 
 
 def test_a_second_coordinator_is_refused(make):
-    from resnas.search.storage import locked, make_results_folder
+    from resnas.search.claim import claimed
+    from resnas.search.opening import make_results_folder
 
     study = make()
     make_results_folder(study)
-    with locked(study), pytest.raises(ResnasError, match="another search"):
+    with claimed(study), pytest.raises(ResnasError, match="another search"):
         Coordinator(study, LocalExecutor(1)).run()
 
 

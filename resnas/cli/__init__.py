@@ -12,6 +12,7 @@ import traceback
 
 from resnas.cli.app import app
 from resnas.errors import ResnasError
+from resnas.passwords import without_passwords
 
 
 def main() -> None:
@@ -33,6 +34,6 @@ def main() -> None:
 def _end(sentence: str, exit_code: int, debug: bool) -> None:
     """Say why it ends; the traceback only where it was asked for."""
     if debug:
-        traceback.print_exc()
-    print(f"resnas: {sentence}", file=sys.stderr)
+        print(without_passwords(traceback.format_exc()), file=sys.stderr)
+    print(f"resnas: {without_passwords(sentence)}", file=sys.stderr)
     sys.exit(exit_code)

@@ -19,6 +19,7 @@ from resnas.errors import ResnasError
 from resnas.executor.events import Ended, Limits, Reported
 from resnas.executor.group import Group, out_of_memory_kills
 from resnas.executor.process import call_process, trial_process
+from resnas.passwords import kept_from_children
 from resnas.trial import TrialResult, TrialSpec
 
 PRELOADED = ["__main__", "resnas.executor", "resnas.train", "tensorboard.summary.writer.event_file_writer"]
@@ -103,7 +104,8 @@ class LocalExecutor:
     def _start(self, target: Callable[..., None], *arguments: Any) -> tuple[Any, connection.Connection]:
         ours, theirs = self._context.Pipe()
         process = self._context.Process(target=target, args=(theirs, *arguments))
-        process.start()
+        with kept_from_children():  # it may have to start the fork server again
+            process.start()
         theirs.close()
         return process, ours
 
@@ -140,7 +142,8 @@ def _start_fork_server() -> None:
     in_main_thread = threading.current_thread() is threading.main_thread()
     before = signal.signal(signal.SIGINT, signal.SIG_IGN) if in_main_thread else None
     try:
-        forkserver.ensure_running()
+        with kept_from_children():
+            forkserver.ensure_running()
     finally:
         if in_main_thread:
             signal.signal(signal.SIGINT, before)

@@ -16,7 +16,7 @@ from optuna.trial import FrozenTrial
 
 from resnas.comparison import Row, Trained, comparable, trained
 from resnas.results import METRICS, Direction, completed, table
-from resnas.search.storage import trial_folder
+from resnas.search.opening import trial_folder
 from resnas.study import Study
 
 BASELINE_FAMILY = "fixed"

@@ -2,7 +2,7 @@
 
 from resnas.search.coordinator import Coordinator
 from resnas.search.ledger import Ledger
+from resnas.search.opening import existing_study, load_trials, open_study
 from resnas.search.snapshot import Snapshot
-from resnas.search.storage import existing_study, load_trials, open_study
 
 __all__ = ["Coordinator", "Ledger", "Snapshot", "existing_study", "load_trials", "open_study"]

@@ -18,10 +18,10 @@ from resnas.search import proposals
 from resnas.search.claim import Claim, claimed
 from resnas.search.failures import Failures
 from resnas.search.ledger import Ledger
+from resnas.search.opening import check_data, make_results_folder, open_study, set_attributes, trial_folder
 from resnas.search.pruning import make_pruner, should_prune
 from resnas.search.recording import checked, end_unfinished, record_ending, record_start
 from resnas.search.snapshot import RunningTrial, Snapshot
-from resnas.search.storage import check_data, make_results_folder, open_study, set_attributes, trial_folder
 from resnas.study import Study, derive_seed
 from resnas.trial import TrialSpec
 
@@ -72,7 +72,7 @@ class Coordinator:
         self._started_s = time.monotonic()
         make_results_folder(self._study)
         optuna_study = open_study(self._study)
-        with claimed(self._study, optuna_study._storage) as claim:
+        with claimed(self._study) as claim:
             self._prepare(optuna_study, claim)
             try:
                 return self._loop(optuna_study, claim)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 
 from resnas.errors import ResnasError
-from resnas.search.storage import trial_folder
+from resnas.search.opening import trial_folder
 from resnas.study import Study
 
 SHOWN_CAUSES = 3

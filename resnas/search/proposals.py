@@ -16,8 +16,8 @@ from resnas.architecture import Architecture
 from resnas.errors import InputError, ResnasError
 from resnas.results import Recorded
 from resnas.search.ledger import Ledger
+from resnas.search.opening import set_attributes
 from resnas.search.samplers import ToldStudy, make_sampler
-from resnas.search.storage import set_attributes
 from resnas.space.space import RESIDUAL
 from resnas.study import Study
 
@@ -186,7 +186,7 @@ def requeue(optuna_study: optuna.Study, trial: FrozenTrial, attempt: int, contin
         "resnas.attempt": attempt,
         "resnas.repeats": trial.number,
     }
-    if recorded.key:
+    if "resnas.replicate" in trial.user_attrs:
         attributes["resnas.replicate"] = recorded.replicate
     if continues is not None:
         attributes["resnas.continues"] = continues

@@ -15,8 +15,8 @@ from optuna.trial import FrozenTrial, TrialState
 
 from resnas.files import write_json
 from resnas.results import Recorded
+from resnas.search.opening import set_attributes, trial_folder
 from resnas.search.proposals import Proposal, requeue
-from resnas.search.storage import set_attributes, trial_folder
 from resnas.study import Study
 from resnas.trial import TRANSIENT, TrialResult, TrialSpec
 

@@ -1,161 +1,205 @@
-"""Opening the Optuna study of a resnas study: its storage, its fingerprint, its lock, and what a dead coordinator
-left behind."""
+"""From the URL of a storage to the Optuna storage: which one a study uses, what each kind needs to be safe, and the
+sentence where it cannot be used, without the password that a URL may hold.
+"""
 
 from __future__ import annotations
 
 import contextlib
-import fcntl
-import json
-import warnings
-from collections.abc import Iterator
+import importlib.util
+import os
+import re
+import sqlite3
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
-import optuna
-from optuna.trial import FrozenTrial
+from optuna.storages import BaseStorage
 
-from resnas.errors import InputError, ResnasError
-from resnas.study import Study, changes
+from resnas.errors import InputError
+from resnas.passwords import STORAGE_VARIABLES, without_passwords
+from resnas.search.journal import open_journal
+from resnas.search.patience import PatientStorage, messages
+from resnas.study import Study
 
-FINGERPRINT = "resnas.fingerprint"
-DATA = "resnas.data_sha256"
+Kind = Literal["sqlite", "journal", "postgresql", "other"]
+JOURNAL_ENDINGS = (".log", ".journal")
+BUSY_S = 60
+"""How long SQLite waits while another process writes."""
+CONNECT_S = 10
+POSTGRESQL = {
+    "connect_timeout": CONNECT_S,
+    "keepalives": 1,
+    "keepalives_idle": 15,
+    "keepalives_interval": 5,
+    "keepalives_count": 3,
+    "tcp_user_timeout": 30_000,  # milliseconds
+    "application_name": "resnas",
+}
+"""libpq options by which a server that is gone is noticed within half a minute; those in the URL go first."""
+MOUNTS = Path("/proc/self/mounts")
+NETWORK = {
+    "nfs", "nfs4", "cifs", "smb3", "smbfs", "ncpfs", "afs", "lustre", "beegfs", "gpfs", "ceph", "glusterfs", "pvfs2",
+    "fuse.sshfs", "fuse.glusterfs", "fuse.ceph", "fuse.rclone", "fuse.s3fs", "fuse.gcsfuse",
+}  # fmt: skip
+"""File systems on which SQLite's locks and shared memory do not reach the other machines."""
 
-optuna.logging.set_verbosity(optuna.logging.WARNING)
+
+@dataclass(frozen=True)
+class Location:
+    """Where the trials of a study are kept."""
+
+    kind: Kind
+    url: str = field(repr=False)
+    """What SQLAlchemy takes; of a journal, its path."""
+    path: Path | None
+    """The file, where it is one."""
+    given_by: str
+    """What names it, for messages."""
+
+    @property
+    def shown(self) -> str:
+        """The URL without its password."""
+        return without_passwords(self.url, self.url)
 
 
-def storage_url(study: Study) -> str:
-    """Return the Optuna storage URL of a study: the one it names, or an SQLite file in its results folder."""
-    return study.storage or f"sqlite:///{study.results_folder / 'study.db'}"
+def locate(study: Study, environment: Mapping[str, str] = os.environ) -> Location:
+    """Return where a study is kept: its `storage`, else RESNAS_STORAGE, else OPTUNA_STORAGE, else its results folder.
 
-
-def open_study(study: Study) -> optuna.Study:
-    """Return the Optuna study, made if it does not exist yet.
+    Relative paths of files are relative to the study file.
 
     Raises:
-        InputError: the results folder cannot be written, the storage does not answer, or the study was started with
-            another space, task, budget or objectives.
+        InputError: PostgreSQL is asked for without a driver, or a database in memory.
     """
-    make_results_folder(study)
-    try:
-        optuna_study = optuna.create_study(
-            storage=_storage(storage_url(study)),
-            study_name=study.name,
-            directions=list(study.directions.values()),
-            load_if_exists=True,
+    variable = next((name for name in STORAGE_VARIABLES if environment.get(name)), "")
+    given = study.storage or environment.get(variable, "")
+    given_by = f"{study.path}: storage" if study.storage or not variable else variable
+    beside = study.path.parent
+    scheme = given.partition(":")[0].lower()
+    if not given:
+        path = study.results_folder / "study.db"
+        return Location("sqlite", f"sqlite:///{path}", path, given_by)
+    if scheme == "journal" or ("://" not in given and given.endswith(JOURNAL_ENDINGS)):
+        path = beside / re.sub(r"^journal:(///)?", "", given, flags=re.IGNORECASE)
+        return Location("journal", str(path), path, given_by)
+    if scheme.startswith("postgres"):
+        return Location("postgresql", _with_driver(given, given_by), None, given_by)
+    name = given.partition(":///")[2]
+    if scheme.startswith("sqlite") and (name == ":memory:" or not name):
+        raise InputError(f"{given_by}: cannot use {given}: it would be gone with the process; name a file")
+    if scheme.startswith("sqlite") and not name.startswith("file:"):
+        name, _, query = name.partition("?")
+        return Location(
+            "sqlite", f"sqlite:///{beside / name}" + (f"?{query}" if query else ""), beside / name, given_by
         )
-    except Exception as error:
-        raise _no_answer(study, error) from error
-    _check_fingerprint(study, optuna_study)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
-        optuna_study.set_metric_names(list(study.objectives))
-    return optuna_study
+    return Location("sqlite" if scheme.startswith("sqlite") else "other", given, None, given_by)
 
 
-def load_trials(study: Study) -> list[FrozenTrial]:
-    """Return the trials of a study that was started before.
+def _with_driver(url: str, given_by: str) -> str:
+    """Let a plain URL use the driver that is there. Raises InputError where there is none."""
+    scheme, _, rest = url.partition("://")
+    if scheme not in ("postgresql", "postgres"):
+        return url
+    drivers = [name for name in ("psycopg", "psycopg2") if importlib.util.find_spec(name) is not None]
+    if not drivers:
+        raise InputError(f"{given_by}: {_driver_missing(url)}")
+    return f"postgresql+{drivers[0]}://{rest}"
 
-    Raises:
-        InputError: there is no such study.
-    """
-    return existing_study(study).get_trials(deepcopy=False)
+
+def _driver_missing(url: str) -> str:
+    return f"cannot use {without_passwords(url)}: PostgreSQL needs a driver; install it: pip install 'resnas[postgres]'"
 
 
-def existing_study(study: Study) -> optuna.Study:
-    """Return the Optuna study without making one. Raises InputError where there is none."""
-    missing = InputError(
-        f"the study {study.name!r} has no results yet; start it with: python cli.py search {study.path}"
+def refuse_network_file_system(location: Location) -> None:
+    """Raise InputError where an SQLite file would lie on a network file system."""
+    if location.kind != "sqlite" or location.path is None or (mount := network_mount(location.path)) is None:
+        return
+    raise InputError(
+        f"{location.given_by}: cannot use {location.shown}: SQLite is not safe on a network file system ({mount}); set "
+        "storage to a journal (journal:study.journal) or a PostgreSQL URL, or move the study file to a local disk"
     )
-    if study.storage is None and not (study.results_folder / "study.db").is_file():
-        raise missing
+
+
+def network_mount(path: Path) -> str | None:
+    """Return type and mount point of the network file system that a file lies on; None where it is a local one."""
     try:
-        return optuna.load_study(storage=_storage(storage_url(study)), study_name=study.name)
-    except KeyError:
-        raise missing from None
-    except Exception as error:
-        raise _no_answer(study, error) from error
+        lines = MOUNTS.read_text(encoding="utf-8", errors="replace").splitlines()
+    except OSError:  # not Linux
+        return None
+    real = path.resolve()
+    found = ("", "")
+    for line in lines:
+        _, point, kind = [re.sub(r"\\(\d{3})", lambda octal: chr(int(octal[1], 8)), part) for part in line.split()[:3]]
+        # the longest mount point counts, and of several on one point the last
+        if real.is_relative_to(point) and len(point) >= len(found[0]):
+            found = (point, kind)
+    return f"{found[1]} at {found[0]}" if found[1] in NETWORK else None
 
 
-def make_results_folder(study: Study) -> None:
-    """Make the results folder and try to write into it. Raises InputError where that fails."""
-    folder = study.results_folder
-    try:
-        (folder / "trials").mkdir(parents=True, exist_ok=True)
-        probe = folder / ".writable"
-        probe.touch()
-        probe.unlink()
-    except OSError as error:
-        raise InputError(f"cannot write results to {folder}: {error.strerror or error}") from error
+def open_storage(location: Location, make: bool = True) -> BaseStorage:
+    """Return the Optuna storage; one that does not answer fails within seconds rather than minutes.
 
-
-@contextlib.contextmanager
-def locked(study: Study) -> Iterator[None]:
-    """Keep a second coordinator away from this study; the lock goes with the process that holds it.
+    Args:
+        location: where it is.
+        make: whether to make the file or the tables if they do not exist.
 
     Raises:
-        ResnasError: another coordinator runs this study.
+        FileNotFoundError: it does not exist and shall not be made.
+        Exception: whatever Optuna and the driver raise; `refusal` makes it a sentence.
     """
-    with (study.results_folder / "lock").open("w") as file:
+    if not make and location.path is not None and not location.path.is_file():
+        raise FileNotFoundError(location.path)
+    if location.kind == "journal":
+        return open_journal(Path(location.url))
+    deadline = time.monotonic() + CONNECT_S
+    while True:
         try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise ResnasError(f"another search is running the study {study.name!r} (its lock is {file.name})") from None
-        yield
+            return PatientStorage(
+                location.url.replace("{", "{{").replace("}", "}}"),  # Optuna formats it
+                engine_kwargs=engine_options(location),
+                skip_table_creation=not make,
+                shown=location.shown,
+            )
+        except Exception as error:
+            text = messages(error)
+            if not make and ("no such table" in text or "UndefinedTable" in text):
+                raise FileNotFoundError(location.shown) from error
+            # two processes that make the same tables at the same time: one of them is told that they exist
+            if not re.search(r"already exists|UNIQUE constraint|duplicate key", text) or time.monotonic() > deadline:
+                raise
+            time.sleep(0.1)
 
 
-def set_attributes(optuna_study: optuna.Study, trial: FrozenTrial | optuna.Trial, **attributes: Any) -> None:
-    """Set attributes `resnas.<name>` of a trial."""
-    for name, value in attributes.items():
-        optuna_study._storage.set_trial_user_attr(trial._trial_id, f"resnas.{name}", value)
+def engine_options(location: Location) -> dict[str, Any]:
+    """Return SQLAlchemy's options for an engine."""
+    if location.kind == "sqlite":
+        return {"connect_args": {"timeout": BUSY_S, "factory": DurableConnection}}
+    if location.kind == "postgresql":
+        from sqlalchemy.engine import make_url
+
+        in_url = make_url(location.url).query
+        arguments = {name: value for name, value in POSTGRESQL.items() if name not in in_url}
+        return {"pool_pre_ping": True, "pool_size": 2, "max_overflow": 8, "connect_args": arguments}
+    return {"pool_pre_ping": True}
 
 
-def _storage(url: str) -> optuna.storages.BaseStorage:
-    """Return the storage; one that does not answer fails within seconds rather than minutes."""
-    timeout = (
-        {"connect_timeout": 10} if url.startswith("postgresql") else {"timeout": 60} if url.startswith("sqlite") else {}
-    )
-    return optuna.storages.RDBStorage(url, engine_kwargs={"connect_args": timeout})
+class DurableConnection(sqlite3.Connection):
+    """SQLite with a write-ahead log: readers do not disturb the writer, and nothing told is lost with the power."""
+
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        super().__init__(*arguments, **options)
+        with contextlib.suppress(sqlite3.OperationalError):  # a file that can only be read stays as it is
+            self.execute("PRAGMA journal_mode = WAL")
+        self.execute("PRAGMA synchronous = FULL")
 
 
-def _no_answer(study: Study, error: Exception) -> InputError:
-    """Say that the storage cannot be used, without the password that its URL may hold."""
-    from sqlalchemy.engine import make_url
+def refusal(location: Location, error: BaseException) -> InputError:
+    """Say that a storage cannot be used, without its password."""
     from sqlalchemy.exc import ArgumentError
 
-    try:
-        shown = make_url(storage_url(study)).render_as_string(hide_password=True)
-    except ArgumentError:
-        shown = "the URL given"
+    if location.kind == "postgresql" and isinstance(error, ImportError):
+        return InputError(f"{location.given_by}: {_driver_missing(location.url)}")
+    shown = "the URL given" if isinstance(error, ArgumentError) else location.shown
     cause = str(getattr(error, "orig", None) or error.__cause__ or error).strip().split("\n")[0]
-    return InputError(f"{study.path}: storage: cannot use {shown}: {cause}")
-
-
-def _check_fingerprint(study: Study, optuna_study: optuna.Study) -> None:
-    """Refuse to go on with a study that was started differently."""
-    now = json.loads(json.dumps(study.fingerprint()))
-    before = optuna_study.user_attrs.get(FINGERPRINT)
-    if before is None:
-        optuna_study.set_user_attr(FINGERPRINT, now)
-    elif different := changes(before, now):
-        raise _incomparable(study, f"was started with other settings: {'; '.join(different)}")
-
-
-def check_data(study: Study, optuna_study: optuna.Study, data_sha256: str) -> None:
-    """Remember the hash of the data; refuse to go on with other data. Raises InputError."""
-    before = optuna_study.user_attrs.get(DATA)
-    if before is None:
-        optuna_study.set_user_attr(DATA, data_sha256)
-    elif before != data_sha256:
-        hashes = f"sha256 {before[:12]}…, now {data_sha256[:12]}…"
-        raise _incomparable(study, f"was started with other data ({hashes})")
-
-
-def _incomparable(study: Study, difference: str) -> InputError:
-    """Say why old and new trials could not be compared, and what to do."""
-    remedy = f"Undo the change, or copy {study.path} to a new name for a new study"
-    return InputError(f"the study {study.name!r} {difference}; its old and new trials could not be compared. {remedy}")
-
-
-def trial_folder(study: Study, number: int) -> Path:
-    """Return the folder of a trial's files."""
-    return study.results_folder / "trials" / f"{number:04d}"
+    return InputError(f"{location.given_by}: cannot use {shown}: {without_passwords(cause, location.url)}")

@@ -147,5 +147,6 @@ class StudyFields(Record):
     """How architectures are chosen and trials are run."""
     ranking: Annotated[Ranking, BeforeValidator(empty_mapping)] = Ranking()
     """What the properties of architectures are ranked by."""
-    storage: str | None = None
-    """Optuna storage URL; null is an SQLite file in the results folder."""
+    storage: str | None = Field(None, repr=False)
+    """Where trials are kept: sqlite:///FILE, journal:FILE or postgresql://… (FILE relative to this file); null is the
+    variable RESNAS_STORAGE, else OPTUNA_STORAGE, else an SQLite file in the results folder."""

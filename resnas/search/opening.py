@@ -1,0 +1,122 @@
+"""Opening the Optuna study of a resnas study: its fingerprint, its data, its folder."""
+
+from __future__ import annotations
+
+import json
+import warnings
+from pathlib import Path
+from typing import Any
+
+import optuna
+from optuna.trial import FrozenTrial
+
+from resnas.errors import InputError
+from resnas.search.advisory import one_at_a_time
+from resnas.search.storage import locate, open_storage, refusal, refuse_network_file_system
+from resnas.study import Study, changes
+
+FINGERPRINT = "resnas.fingerprint"
+DATA = "resnas.data_sha256"
+
+optuna.logging.set_verbosity(optuna.logging.WARNING)
+
+
+def open_study(study: Study) -> optuna.Study:
+    """Return the Optuna study, made if it does not exist yet.
+
+    Raises:
+        InputError: the results folder cannot be written, the storage does not answer or lies on a network file system
+            that it is not safe on, or the study was started with another space, task, budget or objectives.
+    """
+    make_results_folder(study)
+    location = locate(study)
+    refuse_network_file_system(location)
+    try:
+        with one_at_a_time(location, study.name):
+            optuna_study = optuna.create_study(
+                storage=open_storage(location),
+                study_name=study.name,
+                directions=list(study.directions.values()),
+                load_if_exists=True,
+            )
+            _check_fingerprint(study, optuna_study)
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
+                optuna_study.set_metric_names(list(study.objectives))
+    except InputError:
+        raise
+    except Exception as error:
+        raise refusal(location, error) from error
+    return optuna_study
+
+
+def load_trials(study: Study) -> list[FrozenTrial]:
+    """Return the trials of a study that was started before.
+
+    Raises:
+        InputError: there is no such study.
+    """
+    return existing_study(study).get_trials(deepcopy=False)
+
+
+def existing_study(study: Study) -> optuna.Study:
+    """Return the Optuna study without making one. Raises InputError where there is none."""
+    location = locate(study)
+    try:
+        return optuna.load_study(storage=open_storage(location, make=False), study_name=study.name)
+    except (KeyError, FileNotFoundError):
+        raise InputError(
+            f"the study {study.name!r} has no results yet; start it with: python cli.py search {study.path}"
+        ) from None
+    except Exception as error:
+        raise refusal(location, error) from error
+
+
+def make_results_folder(study: Study) -> None:
+    """Make the results folder and try to write into it. Raises InputError where that fails."""
+    folder = study.results_folder
+    try:
+        (folder / "trials").mkdir(parents=True, exist_ok=True)
+        probe = folder / ".writable"
+        probe.touch()
+        probe.unlink()
+    except OSError as error:
+        raise InputError(f"cannot write results to {folder}: {error.strerror or error}") from error
+
+
+def set_attributes(optuna_study: optuna.Study, trial: FrozenTrial | optuna.Trial, **attributes: Any) -> None:
+    """Set attributes `resnas.<name>` of a trial."""
+    for name, value in attributes.items():
+        optuna_study._storage.set_trial_user_attr(trial._trial_id, f"resnas.{name}", value)
+
+
+def _check_fingerprint(study: Study, optuna_study: optuna.Study) -> None:
+    """Refuse to go on with a study that was started differently."""
+    now = json.loads(json.dumps(study.fingerprint()))
+    before = optuna_study.user_attrs.get(FINGERPRINT)
+    if before is None:
+        optuna_study.set_user_attr(FINGERPRINT, now)
+    elif different := changes(before, now):
+        raise _incomparable(study, f"was started with other settings: {'; '.join(different)}")
+
+
+def check_data(study: Study, optuna_study: optuna.Study, data_sha256: str) -> None:
+    """Remember the hash of the data; refuse to go on with other data. Raises InputError."""
+    with one_at_a_time(locate(study), study.name):
+        before = optuna_study.user_attrs.get(DATA)
+        if before is None:
+            optuna_study.set_user_attr(DATA, data_sha256)
+        elif before != data_sha256:
+            hashes = f"sha256 {before[:12]}…, now {data_sha256[:12]}…"
+            raise _incomparable(study, f"was started with other data ({hashes})")
+
+
+def _incomparable(study: Study, difference: str) -> InputError:
+    """Say why old and new trials could not be compared, and what to do."""
+    remedy = f"Undo the change, or copy {study.path} to a new name for a new study"
+    return InputError(f"the study {study.name!r} {difference}; its old and new trials could not be compared. {remedy}")
+
+
+def trial_folder(study: Study, number: int) -> Path:
+    """Return the folder of a trial's files."""
+    return study.results_folder / "trials" / f"{number:04d}"

@@ -1,0 +1,353 @@
+"""Studies in a real PostgreSQL server: several coordinators, a server that goes away, passwords, Optuna's own tools."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections import Counter
+from pathlib import Path
+
+import optuna
+import pytest
+from optuna.distributions import FloatDistribution
+from optuna.exceptions import UpdateFinishedTrialError
+from optuna.trial import TrialState, create_trial
+from postgres import PASSWORD, Server, Wire, missing
+from test_search import SPACE, STUDY
+from test_storage import holder, read_all, search_with_the_dashboard_open
+
+from resnas.errors import InputError, ResnasError
+from resnas.executor import LocalExecutor
+from resnas.results import COUNTED, Recorded
+from resnas.search import Coordinator, advisory, existing_study, load_trials, open_study, patience
+from resnas.search.claim import claimed
+from resnas.search.opening import check_data, make_results_folder
+from resnas.search.patience import TOKEN, PatientStorage
+from resnas.study import Study
+
+
+@pytest.fixture(scope="module")
+def server():
+    """A server that the tests may stop and start."""
+    if reason := missing():
+        if os.environ.get("RESNAS_TEST_EVERYTHING"):
+            pytest.fail(reason)
+        pytest.skip(reason)
+    running = Server()
+    yield running
+    running.remove()
+
+
+@pytest.fixture
+def make(server, tmp_path, monkeypatch):
+    """Return a function that writes a small study in a database of its own and loads it with overrides."""
+    monkeypatch.delenv("OPTUNA_STORAGE", raising=False)
+    monkeypatch.setenv("RESNAS_STORAGE", server.url(server.new_database()))
+
+    def load(*overrides: str, name: str = "small", space: str = SPACE) -> Study:
+        (tmp_path / "space.yaml").write_text(space)
+        (tmp_path / f"{name}.yaml").write_text(STUDY)
+        study = Study.load(tmp_path / f"{name}.yaml", overrides)
+        make_results_folder(study)
+        return study
+
+    return load
+
+
+def start_search(study: Study, *overrides: str, **variables: str) -> subprocess.Popen:
+    """Start a search in a process of its own."""
+    options = [part for override in overrides for part in ("--set", override)]
+    command = [sys.executable, "-m", "resnas.cli", "search", str(study.path), *options]
+    environment = os.environ | {"OMP_NUM_THREADS": "1"} | variables
+    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=environment)
+
+
+def wait_for(condition, seconds: float = 60) -> None:
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+
+
+def is_complete(study: Study) -> None:
+    """Check that the total is exact, that nothing runs or waits, and that no architecture has a seed twice."""
+    trials = load_trials(study)
+    assert not [trial.number for trial in trials if trial.state in (TrialState.RUNNING, TrialState.WAITING)]
+    counted = [Recorded.of(trial) for trial in trials if Recorded.of(trial).ending in COUNTED]
+    assert len(counted) == study.search.n_trials
+    assert max(Counter((one.key, one.replicate) for one in counted).values()) == 1
+    assert [trial.number for trial in trials] == list(range(len(trials)))
+
+
+def test_a_plain_url_uses_the_driver_that_is_there(make):
+    backend = open_study(make())._storage._backend
+    assert isinstance(backend, PatientStorage)
+    assert backend.engine.driver == "psycopg"
+    with backend.engine.connect() as connection:
+        parameters = connection.connection.dbapi_connection.info.get_parameters()
+    assert (parameters["tcp_user_timeout"], parameters["application_name"]) == ("30000", "resnas")
+
+
+@pytest.mark.slow
+def test_processes_that_make_the_study_at_the_same_time_share_it(make, tmp_path):
+    code = (
+        "import sys; from resnas.search import open_study; from resnas.study import Study; "
+        "print(open_study(Study.load(sys.argv[1]))._study_id)"
+    )
+    command = [sys.executable, "-c", code, str(make().path)]
+    processes = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True) for _ in range(4)]
+    assert [process.communicate()[0] for process in processes] == ["1\n"] * 4
+    other = make(space=SPACE.replace("depth: [1, 2]", "depth: [1, 3]"))
+    with pytest.raises(InputError, match="was started with other settings"):
+        open_study(other)
+    check_data(other, existing_study(other), "a" * 64)
+    with pytest.raises(InputError, match="was started with other data"):
+        check_data(other, existing_study(other), "b" * 64)
+
+
+def test_asking_for_a_study_makes_no_tables(make, server):
+    study = make()
+    with pytest.raises(InputError, match="no results yet"):
+        load_trials(study)
+    database = os.environ["RESNAS_STORAGE"].rpartition("/")[2]
+    assert server.execute("SELECT count(*) FROM pg_tables WHERE schemaname = 'public'", database) == [(0,)]
+
+
+def test_coordinators_know_who_lives_and_take_turns(make, server, monkeypatch):
+    study = make()
+    other, owner = holder(study)
+    with claimed(study) as claim:
+        assert claim.owner != owner
+        assert claim.is_alive(owner)
+        assert claim.is_alive(claim.owner)
+        assert claim.is_alive(owner)  # looking takes nothing away
+        os.kill(other.pid, signal.SIGSTOP)
+        assert claim.is_alive(owner)
+        os.kill(other.pid, signal.SIGKILL)
+        other.communicate()
+        wait_for(lambda: not claim.is_alive(owner), 5)
+        # of a process elsewhere nothing but its lock can be seen: it may be connecting again
+        monkeypatch.setattr(advisory, "GRACE_S", 0.5)
+        assert claim.is_alive("elsewhere:1:f00")
+        wait_for(lambda: not claim.is_alive("elsewhere:1:f00"), 2)
+        with claimed(study) as second:
+            inside = []
+
+            def enter() -> None:
+                with second.exclusive():
+                    inside.append("second")
+
+            with claim.exclusive(), claim.exclusive():
+                waiting = threading.Thread(target=enter)
+                waiting.start()
+                time.sleep(0.5)
+                inside.append("first")
+            waiting.join()
+            assert inside == ["first", "second"]
+
+
+def test_a_lost_host_is_noticed_within_a_minute(make):
+    with claimed(make()) as claim:
+        shown = {name: claim._ask(f"SHOW {name}") for name in advisory.SETTINGS}
+    idle, interval, count = (int(shown[f"tcp_keepalives_{name}"]) for name in ("idle", "interval", "count"))
+    assert idle + interval * count <= 60
+
+
+def test_a_claim_outlasts_a_restart_of_the_server(make, server):
+    study = make()
+    with claimed(study) as first, claimed(study) as second:
+        server.stop("immediate")
+        time.sleep(1)
+        server.start()
+        assert first.is_alive(second.owner)
+        key = first._key(first.owner) % 2**64
+        held = f"SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND classid = {key >> 32}::bigint::oid"
+        database = os.environ["RESNAS_STORAGE"].rpartition("/")[2]
+        wait_for(lambda: server.execute(held, database) == [(1,)], 20)  # without being asked for anything
+        with first.exclusive():
+            pass
+        assert second.is_alive(first.owner)
+
+
+def test_a_claim_that_cannot_be_had_again_is_an_error(make, server, monkeypatch):
+    monkeypatch.setattr(advisory, "PATIENCE_S", 0.5)
+    try:
+        with claimed(make()) as claim:
+            server.stop()
+            with pytest.raises(ResnasError, match="claim on the study 'small' was lost") as caught, claim.exclusive():
+                pass
+            assert PASSWORD not in str(caught.value)
+    finally:
+        server.start()
+
+
+def test_calls_whose_outcome_is_unknown_count_once(make, server, monkeypatch):
+    """Each call is done, and its confirmation is lost."""
+    wire = Wire(server.port)
+    monkeypatch.setenv("RESNAS_STORAGE", os.environ["RESNAS_STORAGE"].replace(str(server.port), str(wire.port)))
+    study = open_study(make())
+    storage, number = study._storage, study._study_id
+
+    def unsure(call, *arguments):
+        wire.cut_next = True
+        answer = call(*arguments)
+        assert not wire.cut_next
+        return answer
+
+    trial = unsure(storage.create_new_trial, number)
+    unsure(storage.set_trial_param, trial, "x", 0.5, FloatDistribution(0, 1))
+    unsure(storage.set_trial_user_attr, trial, "resnas.owner", "me")
+    unsure(storage.set_trial_intermediate_value, trial, 1, 0.5)
+    assert unsure(storage.set_trial_state_values, trial, TrialState.COMPLETE, [0.25])
+    unsure(storage.create_new_trial, number, create_trial(state=TrialState.WAITING, system_attrs={"fixed_params": {}}))
+    first, queued = study.get_trials()
+    assert (first.state, first.values, first.params) == (TrialState.COMPLETE, [0.25], {"x": 0.5})
+    assert (first.user_attrs, first.intermediate_values) == ({"resnas.owner": "me"}, {1: 0.5})
+    assert (queued.number, queued.state, queued.system_attrs["fixed_params"]) == (1, TrialState.WAITING, {})
+    assert len({one.system_attrs[TOKEN] for one in (first, queued)}) == 2
+    with pytest.raises(UpdateFinishedTrialError):
+        storage.set_trial_state_values(trial, TrialState.FAIL)
+    # the start of a queued trial is what may be done without being known: it runs and has no owner
+    assert not unsure(storage.set_trial_state_values, queued._trial_id, TrialState.RUNNING)
+    (orphan,) = study.get_trials(states=(TrialState.RUNNING,))
+    assert "resnas.owner" not in orphan.user_attrs
+    wire.close()
+
+
+def test_a_server_that_stays_away_is_one_sentence_and_no_second_wait(make, server, monkeypatch, caplog):
+    monkeypatch.setattr(patience, "PATIENCE_S", 1.0)
+    study = open_study(make())
+    server.stop()
+    try:
+        with pytest.raises(ResnasError, match=r"the storage postgresql\S+:\*\*\*@\S+ is away for 1 s") as caught:
+            study.set_user_attr("a", 1)
+        assert PASSWORD not in str(caught.value) + caplog.text
+        assert "trying again" in caplog.text
+        started = time.monotonic()
+        with pytest.raises(ResnasError):
+            study.set_user_attr("a", 1)
+        assert time.monotonic() - started < 0.5
+    finally:
+        server.start()
+    study.set_user_attr("a", 2)
+    assert study.user_attrs["a"] == 2
+
+
+@pytest.mark.slow
+def test_a_server_that_is_restarted_during_a_search_costs_nothing(make, server):
+    study = make("search.n_trials=6", "budget.steps=60", "search.pruner=median")
+    executor, ended = LocalExecutor(2), []
+    restarts = threading.Thread(target=lambda: (server.stop("immediate"), time.sleep(3), server.start()))
+
+    def watch(snapshot) -> None:
+        ended.append(sum(snapshot.endings.values()))
+        if snapshot.endings and not restarts.ident:
+            restarts.start()
+
+    assert Coordinator(study, executor, watch).run()
+    restarts.join()
+    is_complete(study)
+    assert not [trial for trial in load_trials(study) if trial.state == TrialState.FAIL]
+    assert "resnas.key" in load_trials(study)[-1].user_attrs
+
+
+@pytest.mark.slow
+def test_the_dashboard_does_not_disturb_a_search_and_optuna_reads_it(make):
+    study = make()
+    assert search_with_the_dashboard_open(study) > 3
+    read_all(study, os.environ["RESNAS_STORAGE"].replace("postgresql:", "postgresql+psycopg:"))
+
+
+def descendants(process: int) -> set[int]:
+    """Return the processes that a process has started, and those that they have."""
+    parents = {}
+    for folder in Path("/proc").glob("[0-9]*"):
+        try:
+            parents[int(folder.name)] = int((folder / "stat").read_text().rpartition(")")[2].split()[1])
+        except OSError:
+            continue
+    found = {process}
+    while more := {child for child, parent in parents.items() if parent in found} - found:
+        found |= more
+    return found - {process}
+
+
+@pytest.mark.slow
+def test_the_password_is_nowhere_but_where_the_user_put_it(make, tmp_path):
+    study = make("search.n_trials=3", "budget.steps=60")
+    seen: set[int] = set()
+    process = start_search(study, "search.n_trials=3", "budget.steps=60")
+    while process.poll() is None:
+        for child in descendants(process.pid):
+            for name in ("cmdline", "environ"):
+                try:
+                    assert PASSWORD.encode() not in Path(f"/proc/{child}/{name}").read_bytes()
+                    seen.add(child)
+                except OSError:
+                    continue
+        time.sleep(0.2)
+    output = process.communicate()[0]
+    assert process.returncode == 0, output
+    assert len(seen) >= 4  # the fork server and the trials
+    files = [path for path in tmp_path.rglob("*") if path.is_file()]
+    assert {"environment.json", "study.yaml", "report.html", "log.txt", "results.csv"} <= {path.name for path in files}
+    assert not [path for path in files if PASSWORD.encode() in path.read_bytes()]
+    assert PASSWORD not in output
+    for command in (["status"], ["report"], ["analyze", "--format", "json"]):
+        done = subprocess.run(
+            [sys.executable, "-m", "resnas.cli", *command, str(study.path)], capture_output=True, text=True
+        )
+        assert done.returncode == 0, done.stderr
+        assert PASSWORD not in done.stdout + done.stderr
+
+
+def test_no_error_says_the_password_not_even_a_traceback(make, server, monkeypatch):
+    study = make()
+    right = os.environ["RESNAS_STORAGE"]
+    wrong = [
+        right.replace(PASSWORD, "wr0ng-" + PASSWORD),
+        right + "_missing",
+        right.replace(str(server.port), "1"),
+        right.replace(str(server.port), PASSWORD),
+        right.replace("@", "@@"),
+        right + f"?password={PASSWORD}&nonsense={PASSWORD}",
+        right.replace("postgresql", "postgresql+nonsense"),
+    ]
+    for url in wrong:
+        monkeypatch.setenv("RESNAS_STORAGE", url)
+        for use in (open_study, existing_study, lambda study: claimed(study).__enter__()):
+            with pytest.raises(InputError, match="RESNAS_STORAGE: cannot use") as caught:
+                use(study)
+            assert PASSWORD not in str(caught.value)
+    for url in (wrong[0], wrong[-2]):
+        monkeypatch.setenv("RESNAS_STORAGE", url)
+        command = [sys.executable, "-m", "resnas.cli", "status", str(study.path), "--debug"]
+        done = subprocess.run(command, capture_output=True, text=True)
+        assert done.returncode == 2
+        assert "Traceback" in done.stderr
+        assert PASSWORD not in done.stdout + done.stderr
+
+
+@pytest.mark.slow
+@pytest.mark.xfail(strict=False, reason="the coordinator takes over the running trials of others")
+@pytest.mark.parametrize("killed", [False, True])
+def test_two_coordinators_share_a_study_and_its_total(make, killed):
+    overrides = ("search.n_trials=10", "search.replicates=2", "budget.steps=120", "search.workers=1")
+    study = make(*overrides)
+    searches = [start_search(study, *overrides) for _ in range(2)]
+    if killed:
+        wait_for(lambda: len(list((study.results_folder / "trials").glob("*/log.txt"))) >= 3)
+        searches[0].kill()
+        searches[0].communicate()
+    for search in searches[killed:]:
+        output = search.communicate(timeout=120)[0]
+        assert search.returncode == 0, output
+    is_complete(study)
+    owners = {trial.user_attrs.get("resnas.owner") for trial in load_trials(study)}
+    assert len(owners - {None}) == 2
+    best = json.loads((study.results_folder / "environment.json").read_text())
+    assert best["seed"] == study.search.seed
+    assert isinstance(existing_study(study).best_trial, optuna.trial.FrozenTrial)
