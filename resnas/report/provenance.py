@@ -33,6 +33,7 @@ def facts(material: Material) -> dict[str, str]:
         "Seeds": f"study seed {search.seed}; {counted(search.replicates, 'seed')} per architecture asked for; "
         f"{counted(len(seeds), 'seed')} of initial weights used",
         "Trials": _endings(material),
+        "Space widened": _extensions(material.environment.get("extensions")),
         "Where trials came from": _origins(material),
         "Left out": _left_out(material),
         "Time": _time(material),
@@ -67,6 +68,12 @@ def _baselines(baselines: Any) -> str:
 def _endings(material: Material) -> str:
     asked = f"{material.study.search.n_trials} asked for"
     return joined([asked, *[f"{n} {ending}" for ending, n in ending_counts(material.trials).items() if n]])
+
+
+def _extensions(extensions: Any) -> str:
+    if not isinstance(extensions, list):
+        return ""
+    return "; ".join(f"after {one['trials_before']} trials: {', '.join(one['changes'])}" for one in extensions)
 
 
 def _origins(material: Material) -> str:

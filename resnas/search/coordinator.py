@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from typing import Any
 
 import optuna
 
@@ -16,9 +17,10 @@ from resnas.files import environment, study_as_used, write_json, write_yaml
 from resnas.results import table, write_csv
 from resnas.search import proposals
 from resnas.search.claim import Claim, claimed
+from resnas.search.extension import DIED, extend
 from resnas.search.failures import Failures
 from resnas.search.ledger import Ledger
-from resnas.search.opening import check_data, make_results_folder, open_study, set_attributes, trial_folder
+from resnas.search.opening import EXTENSIONS, check_data, make_results_folder, open_study, set_attributes, trial_folder
 from resnas.search.pruning import make_pruner, should_prune
 from resnas.search.recording import checked, end_unfinished, record_ending, record_start
 from resnas.search.snapshot import RunningTrial, Snapshot
@@ -31,7 +33,6 @@ RESULTS_EVERY_S = 10.0
 OTHERS_EVERY_S = 5.0
 """How often to look for trials whose coordinator is gone."""
 STOPPED = "interrupted: the search was stopped"
-DIED = "interrupted: its coordinator died"
 OUT_OF_TIME = "interrupted: the time of the search was up"
 
 
@@ -39,11 +40,17 @@ class Coordinator:
     """Runs one study to its end, or until it is told to stop."""
 
     def __init__(
-        self, study: Study, executor: Executor, watch: Callable[[Snapshot], None] = lambda snapshot: None
+        self,
+        study: Study,
+        executor: Executor,
+        watch: Callable[[Snapshot], None] = lambda snapshot: None,
+        extension: bool = False,
     ) -> None:
+        """`extension` lets the space be wider than it was when the study was started."""
         self._study = study
         self._executor = executor
         self._watch = watch
+        self._extension = extension
         self._stop = False
         self._used_up = False
         self._running: dict[int, RunningTrial] = {}
@@ -71,8 +78,10 @@ class Coordinator:
         """
         self._started_s = time.monotonic()
         make_results_folder(self._study)
-        optuna_study = open_study(self._study)
         with claimed(self._study) as claim:
+            if self._extension:
+                extend(self._study, claim)
+            optuna_study = open_study(self._study)
             self._prepare(optuna_study, claim)
             try:
                 return self._loop(optuna_study, claim)
@@ -91,7 +100,10 @@ class Coordinator:
         with claim.exclusive():
             check_data(self._study, optuna_study, facts["data_sha256"])
             self._data_sha256 = facts["data_sha256"]
-            write_json(folder / "environment.json", facts | environment(self._study, self._executor.slots))
+            write_json(
+                folder / "environment.json",
+                facts | environment(self._study, self._executor.slots) | _extensions(optuna_study),
+            )
             write_yaml(folder / "study.yaml", study_as_used(self._study))
             write_yaml(folder / "space.yaml", self._study.search_space.to_dict())
             self._end_orphans(optuna_study, claim)
@@ -246,3 +258,8 @@ class Coordinator:
     def _write_results(self, optuna_study: optuna.Study) -> None:
         write_csv(table(optuna_study.get_trials(deepcopy=False)), self._study.results_folder / "results.csv")
         self._results_written_s = time.monotonic()
+
+
+def _extensions(optuna_study: optuna.Study) -> dict[str, Any]:
+    found = optuna_study.user_attrs.get(EXTENSIONS)
+    return {"extensions": found} if found else {}

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import warnings
 from pathlib import Path
 from typing import Any
 
 import optuna
+from optuna.storages import BaseStorage
 from optuna.trial import FrozenTrial
 
 from resnas.errors import InputError
@@ -17,6 +19,8 @@ from resnas.study import Study, changes
 
 FINGERPRINT = "resnas.fingerprint"
 DATA = "resnas.data_sha256"
+EXTENSIONS = "resnas.extensions"
+"""When the space of the study was widened, after how many trials, and how."""
 
 optuna.logging.set_verbosity(optuna.logging.WARNING)
 
@@ -33,9 +37,10 @@ def open_study(study: Study) -> optuna.Study:
     refuse_network_file_system(location)
     try:
         with one_at_a_time(location, study.name):
+            storage = open_storage(location)
             optuna_study = optuna.create_study(
-                storage=open_storage(location),
-                study_name=study.name,
+                storage=storage,
+                study_name=current_name(storage, study.name),
                 directions=list(study.directions.values()),
                 load_if_exists=True,
             )
@@ -63,13 +68,34 @@ def existing_study(study: Study) -> optuna.Study:
     """Return the Optuna study without making one. Raises InputError where there is none."""
     location = locate(study)
     try:
-        return optuna.load_study(storage=open_storage(location, make=False), study_name=study.name)
+        storage = open_storage(location, make=False)
+        return optuna.load_study(storage=storage, study_name=current_name(storage, study.name))
     except (KeyError, FileNotFoundError):
         raise InputError(
             f"the study {study.name!r} has no results yet; start it with: python cli.py search {study.path}"
         ) from None
     except Exception as error:
         raise refusal(location, error) from error
+
+
+def current_name(storage: BaseStorage, name: str) -> str:
+    """Return the name of the Optuna study that goes on: each time its space was widened, a new one was made."""
+    return _numbered(name, _extended(storage, name))
+
+
+def next_name(storage: BaseStorage, name: str) -> str:
+    """Return the name that the Optuna study will have when its space is widened next."""
+    return _numbered(name, _extended(storage, name) + 1)
+
+
+def _extended(storage: BaseStorage, name: str) -> int:
+    """Return how many Optuna studies there are, one after the other; a study without fingerprint is not ready."""
+    ready = {one.study_name for one in storage.get_all_studies() if FINGERPRINT in one.user_attrs}
+    return next(number for number in itertools.count(1) if _numbered(name, number + 1) not in ready)
+
+
+def _numbered(name: str, number: int) -> str:
+    return name if number == 1 else f"{name} [{number}]"
 
 
 def make_results_folder(study: Study) -> None:
@@ -92,12 +118,18 @@ def set_attributes(optuna_study: optuna.Study, trial: FrozenTrial | optuna.Trial
 
 def _check_fingerprint(study: Study, optuna_study: optuna.Study) -> None:
     """Refuse to go on with a study that was started differently."""
-    now = json.loads(json.dumps(study.fingerprint()))
+    now = fingerprint_of(study)
     before = optuna_study.user_attrs.get(FINGERPRINT)
     if before is None:
         optuna_study.set_user_attr(FINGERPRINT, now)
     elif different := changes(before, now):
-        raise _incomparable(study, f"was started with other settings: {'; '.join(different)}")
+        raise _incomparable(study, f"was started with other settings: {'; '.join(different)}", "--extend")
+
+
+def fingerprint_of(study: Study) -> dict[str, Any]:
+    """Return the fingerprint as a storage gives it back."""
+    read: dict[str, Any] = json.loads(json.dumps(study.fingerprint()))
+    return read
 
 
 def check_data(study: Study, optuna_study: optuna.Study, data_sha256: str) -> None:
@@ -111,10 +143,11 @@ def check_data(study: Study, optuna_study: optuna.Study, data_sha256: str) -> No
             raise _incomparable(study, f"was started with other data ({hashes})")
 
 
-def _incomparable(study: Study, difference: str) -> InputError:
+def _incomparable(study: Study, difference: str, extension: str = "") -> InputError:
     """Say why old and new trials could not be compared, and what to do."""
-    remedy = f"Undo the change, or copy {study.path} to a new name for a new study"
-    return InputError(f"the study {study.name!r} {difference}; its old and new trials could not be compared. {remedy}")
+    remedy = "Undo the change, or give --new-study NAME for a study of its own"
+    remedy += f", or {extension} where the space has only grown" if extension else ""
+    return InputError(f"the study {study.name!r} {difference}. Its old and new trials could not be compared. {remedy}")
 
 
 def trial_folder(study: Study, number: int) -> Path:
