@@ -18,8 +18,7 @@ def write_bytes(path: Path, content: bytes | memoryview) -> None:
         OSError: the content cannot be written; the old content is still there, and nothing else.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
-    # beside the file, since only within a file system is a move one step; named so that no two writers meet
-    partial = path.with_name(f"{path.name}.{os.getpid()}-{secrets.token_hex(4)}{PARTIAL}")
+    partial = _partial(path)
     try:
         with partial.open("xb") as file:
             file.write(content)
@@ -35,3 +34,27 @@ def write_bytes(path: Path, content: bytes | memoryview) -> None:
 def write_text(path: Path, text: str) -> None:
     """Replace a text file, or make it; see `write_bytes`."""
     write_bytes(path, text.encode("utf-8"))
+
+
+def link_or_copy(source: Path, target: Path) -> None:
+    """Let `target` be the same content as `source`, without taking space where the file system has links.
+
+    Raises:
+        OSError: there is no `source`, or it cannot be copied.
+    """
+    target.parent.mkdir(parents=True, exist_ok=True)
+    partial = _partial(target)
+    try:
+        os.link(source, partial)
+        partial.replace(target)
+    except FileNotFoundError:
+        raise
+    except OSError:  # another disk, or one without links
+        write_bytes(target, source.read_bytes())
+    finally:
+        partial.unlink(missing_ok=True)  # also left where both are one file already
+
+
+def _partial(path: Path) -> Path:
+    """Return a name beside a file, since only within a file system is a move one step, that no other writer takes."""
+    return path.with_name(f"{path.name}.{os.getpid()}-{secrets.token_hex(4)}{PARTIAL}")
