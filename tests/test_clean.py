@@ -30,6 +30,8 @@ def study(finished_study, tmp_path) -> Study:
         (study.results_folder / name).write_bytes(b"x" * 1000)
     (study.results_folder / "trials" / "0009").mkdir()
     (study.results_folder / "trials" / "0009" / "log.txt").write_text("of a study that is gone")
+    (study.results_folder / "trials" / "0008").mkdir()
+    (study.results_folder / "trials" / "0008" / "result.json").write_text("a result all the same")
     (study.results_folder / "trials" / "notes").mkdir()
     return study
 

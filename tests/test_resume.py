@@ -2,6 +2,10 @@
 
 import csv
 import logging
+import os
+import random
+import signal
+import time
 from dataclasses import replace
 from pathlib import Path
 
@@ -9,6 +13,7 @@ import pytest
 import torch
 
 from resnas.architecture import Architecture, Training
+from resnas.executor import Ended, Limits, LocalExecutor, Reported
 from resnas.study import Budget
 from resnas.train import run_trial
 from resnas.trial import TrialResult, TrialSpec
@@ -286,3 +291,44 @@ def test_other_data_is_another_trial(tmp_path, caplog, text):
     copy.write_bytes(corpus.read_bytes().replace(b"line", b"lime"))
     ran(spec(tmp_path / "b", task=task, checkpoint=last))
     assert "another data" in caplog.text
+
+
+@pytest.mark.slow
+def test_a_trial_killed_at_random_moments_ends_as_if_it_had_not_been(tmp_path):
+    """SIGKILL, again and again, in the process of a trial; each time it goes on from what it has left."""
+    options: dict = {"residual": MIXING, "steps": 240}
+    many = {"validations": 40}
+    alone = spec(tmp_path / "alone", **options)
+    alone = replace(alone, budget=alone.budget | many)
+    expected = outcome(alone, ran(alone)[0])
+    executor, chance = LocalExecutor(workers=1), random.Random(1)
+    last, kills, steps = None, 0, []
+    for number in range(200):
+        one = replace(spec(tmp_path / str(number), **options, checkpoint=last), budget=alone.budget)
+        executor.submit(number, one, Limits())
+        (running,) = executor._running.values()
+        deadline = time.monotonic() + chance.uniform(0.15, 0.6)
+        ended: list[Ended] = []
+        while not ended:
+            for event in executor.events(0.01):
+                if isinstance(event, Reported):
+                    executor.answer(number, False)
+                else:
+                    ended.append(event)
+            if time.monotonic() > deadline and not ended:
+                os.kill(running.process.pid, signal.SIGKILL)
+        result = ended[0].result
+        assert "starting from the beginning" not in (tmp_path / str(number) / "log.txt").read_text()
+        if result.state == "complete":
+            break
+        assert result.cause == "killed"
+        kills += 1
+        if (path := tmp_path / str(number) / "checkpoints" / "last.ckpt").is_file():
+            last = str(path)
+            steps.append(torch.load(path, weights_only=True)["global_step"])
+    print(f"{kills} kills, checkpoints at {steps}")
+    executor.stop()
+    assert result.state == "complete"
+    assert kills > 3
+    assert steps == sorted(steps)
+    assert_same(outcome(one, result), expected)
