@@ -6,6 +6,7 @@ import os
 import random
 import signal
 import time
+import zipfile
 from dataclasses import replace
 from pathlib import Path
 
@@ -251,6 +252,19 @@ def test_a_truncated_checkpoint_is_ignored(tmp_path, whole, caplog, interrupted,
     broken.parent.mkdir()
     broken.write_bytes(content[: int(share * len(content))])
     (tmp_path / "a" / "best.ckpt").write_bytes(content)
+    assert str(broken) in started_over(tmp_path / "b", whole, caplog, checkpoint=str(broken))
+
+
+@pytest.mark.parametrize("share", [0.1, 0.3, 0.6, 0.9])
+def test_a_checkpoint_with_a_wrong_byte_is_ignored(tmp_path, whole, caplog, interrupted, share):
+    content = bytearray(interrupted.read_bytes())
+    with zipfile.ZipFile(interrupted) as parts:
+        part = max(parts.infolist(), key=lambda one: one.file_size)
+    content[part.header_offset + int((0.1 + 0.8 * share) * part.file_size)] ^= 0x10
+    broken = tmp_path / "a" / "last.ckpt"
+    broken.parent.mkdir()
+    broken.write_bytes(content)
+    (tmp_path / "a" / "best.ckpt").write_bytes(interrupted.read_bytes())
     assert str(broken) in started_over(tmp_path / "b", whole, caplog, checkpoint=str(broken))
 
 

@@ -9,6 +9,7 @@ import io
 import json
 import logging
 import math
+import zipfile
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -127,7 +128,10 @@ def take_over(source: str | None, folder: Path, identity: Identity) -> Resumed |
 
 
 def _step(path: Path, identity: Identity) -> int:
-    """Return the training step of a checkpoint. Raises ValueError where it belongs to another trial."""
+    """Return the training step of a checkpoint. Raises ValueError where it is damaged or belongs to another trial."""
+    with zipfile.ZipFile(path) as parts:  # torch writes checksums, but does not look at them
+        if damaged := parts.testzip():
+            raise ValueError(f"its part {damaged} is damaged")
     content = torch.load(path, map_location="cpu", weights_only=True)
     found = content.get(_IDENTITY, {})
     if different := [name for name, part in identity.items() if found.get(name) != part]:
