@@ -58,7 +58,7 @@ def test_a_process_killed_at_any_moment_leaves_the_old_file_or_the_new_one(tmp_p
     chance = random.Random(1)
     seen, interrupted = set(), 0
     write_text(path, "0" * SIZE)
-    for _ in range(60):
+    for _ in range(40):
         child = os.fork()
         if child == 0:
             with contextlib.suppress(BaseException):
@@ -85,7 +85,7 @@ def test_two_writers_at_once_leave_one_of_their_files(tmp_path):
         child = os.fork()
         if child == 0:
             try:
-                for _ in range(30):
+                for _ in range(10):
                     write_text(path, letter * SIZE)
                 os._exit(0)
             except BaseException:

@@ -130,8 +130,7 @@ def test_a_trial_goes_on_from_every_validation_as_if_nothing_had_happened(tmp_pa
     assert_same(outcome(one, result), expected)
 
 
-@pytest.mark.parametrize("task", ["digits", "text"])
-@pytest.mark.parametrize("residual", ["full_depth_attention", "scalar_learned"])
+@pytest.mark.parametrize(("task", "residual"), [("digits", "full_depth_attention"), ("text", "scalar_learned")])
 def test_every_task_goes_on(tmp_path, whole, text, task, residual):
     options = {"residual": residual, "task": {"digits": {}} if task == "digits" else text}
     expected, reported = whole(**options)
@@ -245,7 +244,7 @@ def started_over(folder: Path, whole, caplog, **changes) -> str:
     return warning
 
 
-@pytest.mark.parametrize("share", [0.0, 0.01, 0.5, 0.99, 0.9999])
+@pytest.mark.parametrize("share", [0.0, 0.5, 0.9999])
 def test_a_truncated_checkpoint_is_ignored(tmp_path, whole, caplog, interrupted, share):
     content = interrupted.read_bytes()
     broken = tmp_path / "a" / "last.ckpt"
@@ -255,7 +254,7 @@ def test_a_truncated_checkpoint_is_ignored(tmp_path, whole, caplog, interrupted,
     assert str(broken) in started_over(tmp_path / "b", whole, caplog, checkpoint=str(broken))
 
 
-@pytest.mark.parametrize("share", [0.1, 0.3, 0.6, 0.9])
+@pytest.mark.parametrize("share", [0.1, 0.9])
 def test_a_checkpoint_with_a_wrong_byte_is_ignored(tmp_path, whole, caplog, interrupted, share):
     content = bytearray(interrupted.read_bytes())
     with zipfile.ZipFile(interrupted) as parts:

@@ -159,8 +159,8 @@ def clean(
 ) -> None:
     """Delete what of a study's results nobody needs: checkpoints of all but the best trials, unfinished files.
 
-    Results stay (logs, metrics, result.json, study.db), and so do the checkpoints of interrupted trials that will go
-    on. Refuses while a search runs the study.
+    Results stay (logs, metrics, result.json, study.db), and so do checkpoints that interrupted trials will go on from.
+    Refuses while a search runs the study.
     """
     from resnas.cli.cleaning import run_clean
 
