@@ -6,8 +6,9 @@ from collections.abc import Callable, Sequence
 
 import pandas
 
+from resnas.atomic import write_text
 from resnas.comparison import comparable
-from resnas.files import write_json, write_text
+from resnas.files import write_json
 from resnas.ranking import Ranking, rank
 from resnas.results import RecordedTrial, property_names, table
 from resnas.study import Study, derive_seed

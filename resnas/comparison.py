@@ -118,10 +118,10 @@ def pareto_front(architectures: Sequence[Trained], objectives: dict[str, Directi
     return [
         one
         for one in architectures
-        if one.key in points and not any(_dominates(other, points[one.key]) for other in points.values())
+        if one.key in points and not any(dominates(other, points[one.key]) for other in points.values())
     ]
 
 
-def _dominates(one: list[float], other: list[float]) -> bool:
+def dominates(one: list[float], other: list[float]) -> bool:
     """Whether `one` is nowhere greater than `other`, and somewhere less."""
     return one != other and all(a <= b for a, b in zip(one, other, strict=True))

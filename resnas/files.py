@@ -11,15 +11,8 @@ from typing import Any
 
 import yaml
 
+from resnas.atomic import write_text
 from resnas.study import Study
-
-
-def write_text(path: Path, text: str) -> None:
-    """Write text, whole or not at all."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    partial = path.with_suffix(f"{path.suffix}.{os.getpid()}.partial")  # another coordinator may write the same file
-    partial.write_text(text, encoding="utf-8")
-    partial.replace(path)
 
 
 def write_json(path: Path, values: Any) -> None:

@@ -6,13 +6,14 @@ The truth is the Optuna study: what is written here as files can be written agai
 from __future__ import annotations
 
 import csv
-import os
+import io
 from collections.abc import Iterable, Sequence
 from enum import Enum
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, Protocol
 
 from resnas.architecture import PROPERTIES, Architecture
+from resnas.atomic import write_text
 
 Direction = Literal["minimize", "maximize"]
 
@@ -103,8 +104,6 @@ class Recorded(NamedTuple):
     """Host and process."""
     step: int = 0
     """The last training step that was reported."""
-    continues: int | None = None
-    """Number of the interrupted trial whose checkpoint it starts from."""
     data_sha256: str = ""
 
     @classmethod
@@ -158,9 +157,8 @@ def property_names(trials: Iterable[RecordedTrial]) -> list[str]:
 def write_csv(rows: Sequence[dict[str, Any]], path: Path) -> None:
     """Write a table, whole or not at all."""
     columns = list(dict.fromkeys(name for row in rows for name in row))
-    partial = path.with_suffix(f".{os.getpid()}.partial")  # another coordinator may write the same file
-    with partial.open("w", newline="", encoding="utf-8") as file:
-        writer = csv.DictWriter(file, columns)
-        writer.writeheader()
-        writer.writerows(rows)
-    partial.replace(path)
+    text = io.StringIO(newline="")
+    writer = csv.DictWriter(text, columns)
+    writer.writeheader()
+    writer.writerows(rows)
+    write_text(path, text.getvalue())

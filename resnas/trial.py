@@ -34,6 +34,8 @@ class TrialSpec:
             paired.
         folder: where the trial writes its files.
         threads: CPU threads of the trial's process.
+        checkpoint: the `last.ckpt` of an equal trial that was interrupted, to go on from; one that cannot be used is
+            ignored, with a warning in the trial's log.
     """
 
     architecture: dict[str, Any]
@@ -43,6 +45,7 @@ class TrialSpec:
     data_seed: int
     folder: str
     threads: int = 1
+    checkpoint: str | None = None
 
 
 @dataclass(frozen=True)

@@ -1,6 +1,7 @@
 """One small study, really searched once per test session, for the tests that look at results."""
 
 import os
+import subprocess
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # two OpenMP jobs on two cores slow each other tenfold
 
@@ -40,3 +41,20 @@ def finished_study(tmp_path_factory):
     study = Study.load(folder / "small.yaml")
     assert Coordinator(study, LocalExecutor(2)).run()
     return study
+
+
+@pytest.fixture
+def small_disk(tmp_path):
+    """Return a folder that is a disk of its own of 4 MB; skipped where this user may not mount one."""
+    folder = tmp_path / "small_disk"
+    folder.mkdir()
+    try:
+        done = subprocess.run(
+            ["mount", "-t", "tmpfs", "-o", "size=4m", "tmpfs", folder], capture_output=True, text=True, timeout=10
+        )
+    except FileNotFoundError:
+        pytest.skip("there is no mount command for a small disk")
+    if done.returncode:
+        pytest.skip(f"a small disk cannot be mounted: {done.stderr.strip()}")
+    yield folder
+    subprocess.run(["umount", "-l", folder], check=True)

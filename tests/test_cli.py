@@ -25,7 +25,7 @@ def resnas(*arguments: object, cwd: Path = ROOT) -> subprocess.CompletedProcess:
 
 
 def test_the_commands_are_those_of_the_readme():
-    assert COMMANDS == ["search", "check", "status", "analyze", "report", "dashboard", "bench", "schema"]
+    assert COMMANDS == ["search", "check", "status", "analyze", "report", "dashboard", "clean", "bench", "schema"]
     readme = (ROOT / "README.md").read_text()
     for command in COMMANDS:
         assert f"python cli.py {command}" in readme
@@ -60,6 +60,7 @@ def files(tmp_path):
         (["analyze", "study.yaml", "--target", "dilutoin"], ["--target", "dilutoin", "did you mean 'dilution'"]),
         (["report", "study.yaml"], ["no results yet"]),
         (["dashboard", "study.yaml"], ["no results yet"]),
+        (["clean", "study.yaml"], ["no results yet"]),
         (["search", "study.yaml", "--set", "task={text: {corpus: missing-*.txt}}"], ["missing-*.txt"]),
         (["search", "study.yaml", "--set", "storage=postgresql://u:secret@127.0.0.1:1/x"], ["storage", "cannot use"]),
     ],

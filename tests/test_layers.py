@@ -26,7 +26,7 @@ LAYERS = [
     {"tasks", "architecture"},
     {"problems", "residual"},
     {"yaml_file", "record"},
-    {"errors", "allocator"},
+    {"errors", "allocator", "atomic"},
     {"passwords"},
 ]
 LEVEL = {unit: level for level, units in enumerate(LAYERS) for unit in units}

@@ -90,3 +90,30 @@ def test_a_trial_learns_from_it(options, tmp_path):
 def test_a_class_that_is_not_there_is_one_sentence(options):
     with pytest.raises(InputError, match="cannot import the data module 'copying_data:Copyng'"):
         DataModule(**{**options, "module": "copying_data:Copyng"}).load()
+
+
+def test_a_trial_on_it_goes_on_from_its_checkpoint_over_the_end_of_an_epoch(options, tmp_path):
+    """Five batches an epoch, each shuffled anew; interrupted after step 4 or 8 of 12."""
+    architecture = Architecture(depth=1, width=16, heads=2)
+    budget = Budget(steps=12, batch_size=8, validations=3, validation_batches=1, measure_at=[1.0])
+
+    def spec(folder: str, checkpoint: str | None = None) -> TrialSpec:
+        values = architecture.model_dump(mode="json"), {NAME: options}, budget.model_dump(mode="json")
+        return TrialSpec(*values, 1, 2, str(tmp_path / folder), checkpoint=checkpoint)
+
+    def interrupt(step: int, metrics: dict) -> bool:
+        if step == stop:
+            raise KeyError
+        return False
+
+    def metrics(spec: TrialSpec) -> dict:
+        found = run_trial(spec, lambda step, metrics: False).metrics
+        return {name: value for name, value in found.items() if not name.endswith("time_s")}
+
+    expected = metrics(spec("whole"))
+    for stop in (8, 12):
+        with pytest.raises(KeyError):
+            run_trial(spec(f"interrupted{stop}"), interrupt)
+        last = tmp_path / f"interrupted{stop}" / "checkpoints" / "last.ckpt"
+        assert torch.load(last, weights_only=True)["global_step"] == stop - 4
+        assert metrics(spec(f"again{stop}", str(last))) == expected

@@ -158,6 +158,29 @@ def dashboard(
     run_dashboard(study, host, port, list(overrides or []))
 
 
+@app.command(epilog=_examples("clean --dry-run", "clean studies/khop.yaml --keep 3"))
+def clean(
+    study: StudyFile = DEFAULT_STUDY,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show what would be deleted.")] = False,
+    keep: Annotated[
+        int | None,
+        typer.Option(
+            min=0, help="Best trials whose checkpoints stay.", show_default="the study's search.keep_checkpoints"
+        ),
+    ] = None,
+    overrides: Overrides = None,
+    format: TableFormat = Format.table,
+) -> None:
+    """Delete what of a study's results nobody needs: checkpoints of all but the best trials, unfinished files.
+
+    Results stay (logs, metrics, result.json, study.db), and so do checkpoints that interrupted trials will go on from.
+    Refuses while a search runs the study.
+    """
+    from resnas.cli.cleaning import run_clean
+
+    run_clean(study, dry_run, keep, list(overrides or []), format.value)
+
+
 class Device(str, enum.Enum):
     """Where to compute."""
 

@@ -67,7 +67,8 @@ class LiveView:
             age = clock(time.monotonic() - running.started_s)
             lines.append(
                 Text(
-                    f"  trial {running.trial.number} · step {running.step}/{self._steps} · {age} · {running.label}",
+                    f"  trial {running.proposal.trial.number} · step {running.step}/{self._steps} · {age} · "
+                    f"{running.proposal.architecture.label}",
                     style="dim",
                 )
             )

@@ -54,8 +54,6 @@ class LocalExecutor:
 
     def submit(self, number: int, spec: TrialSpec, limits: Limits) -> str:
         """Start a trial in a process of its own; return its host and process."""
-        folder = Path(spec.folder)
-        folder.mkdir(parents=True, exist_ok=True)
         device = self._devices[len(self._running) % len(self._devices)] if self._devices else None
         in_use = {running.device for running in self._running.values()}
         device = next((free for free in self._devices if free not in in_use), device)

@@ -8,6 +8,7 @@ import contextlib
 import errno
 import multiprocessing
 import os
+import re
 import signal
 import sys
 import threading
@@ -22,6 +23,9 @@ from resnas.allocator import keep_freed_memory
 from resnas.errors import ResnasError, TrialFailed
 from resnas.executor.group import die_with_parent, kill_own_descendants
 from resnas.trial import Cause, TrialResult, TrialSpec
+
+_TORCH_WRITE = re.compile(r"PytorchStreamWriter failed writing|file write failed|unexpected pos \d+ vs \d+")
+"""How torch's writer of files says that a file could not be written, which is a full disk in all but odd cases."""
 
 
 def inspect_task(task: dict[str, Any]) -> dict[str, Any]:
@@ -43,9 +47,14 @@ def trial_process(
     elif memory_gib is not None:  # CUDA maps far more than it uses
         _limit_memory(memory_gib)
     keep_freed_memory()
-    with _output_to(Path(spec.folder) / "log.txt"):
-        result = _run(spec, lambda step, metrics: _ask(channel, step, metrics), started_s)
-        sys.stdout.flush()
+    with contextlib.ExitStack() as output:
+        try:
+            output.enter_context(_output_to(Path(spec.folder) / "log.txt"))
+        except OSError as error:
+            result = _failure(error)
+        else:
+            result = _run(spec, lambda step, metrics: _ask(channel, step, metrics), started_s)
+            sys.stdout.flush()
     kill_own_descendants()
     channel.send(result)
     channel.close()
@@ -60,18 +69,48 @@ def _run(spec: TrialSpec, report: Callable[[int, dict[str, float]], bool], start
     except TrialFailed as failure:
         return TrialResult.failure("non-finite loss", str(failure))
     except BaseException as error:
-        traceback.print_exc()
-        words = f"{type(error).__name__}: {error}".strip().split("\n")[0]
-        return TrialResult.failure(_cause(error), words)
+        with contextlib.suppress(OSError):  # the log may be on a disk that is full
+            traceback.print_exc()
+        return _failure(error)
+
+
+def _failure(error: BaseException) -> TrialResult:
+    """Name a failure and quote the exception."""
+    words = f"{type(error).__name__}: {error}".strip().split("\n")[0]
+    return TrialResult.failure(_cause(error), words)
 
 
 def _cause(error: BaseException) -> Cause:
-    """Say what kind of failure an exception is; torch has its own words for memory on the host and on a GPU."""
+    """Say what kind of failure an exception is, by itself or by those behind it.
+
+    What lies behind it counts because an exception while clearing up after a full disk or memory hides the first one.
+    """
+    kinds = {_kind(one) for one in _chain(error)}
+    return "disk full" if "disk full" in kinds else "out of memory" if "out of memory" in kinds else "exception"
+
+
+def _kind(error: BaseException) -> Cause:
+    """Say what kind of failure one exception is; torch has its own words for memory and for files."""
+    words = str(error)
     if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
         return "disk full"
-    if isinstance(error, MemoryError) or "OutOfMemory" in type(error).__name__ or "can't allocate memory" in str(error):
+    if "No space left on device" in words or "Disk quota exceeded" in words or _TORCH_WRITE.search(words):
+        return "disk full"
+    if isinstance(error, MemoryError) or "OutOfMemory" in type(error).__name__ or "can't allocate memory" in words:
         return "out of memory"
     return "exception"
+
+
+def _chain(error: BaseException) -> list[BaseException]:
+    """Return an exception and those that it was raised from or during, each once."""
+    found: list[BaseException] = []
+    left: list[BaseException | None] = [error]
+    while left:
+        one = left.pop()
+        if one is not None and one not in found:
+            found.append(one)
+            left += [one.__cause__, one.__context__]
+    return found
 
 
 def _ask(channel: connection.Connection, step: int, metrics: dict[str, float]) -> bool:
@@ -118,10 +157,13 @@ def _limit_memory(memory_gib: float) -> None:
 
 @contextlib.contextmanager
 def _output_to(path: Path) -> Iterator[None]:
-    """Send whatever this process prints to a file."""
-    with path.open("a", encoding="utf-8", buffering=1) as log:
-        for stream in (sys.stdout, sys.stderr):
-            stream.flush()
-            os.dup2(log.fileno(), stream.fileno())
-        with contextlib.redirect_stdout(log), contextlib.redirect_stderr(log):
-            yield
+    """Send whatever this process prints to a file, made with its folder."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    log = path.open("a", encoding="utf-8", buffering=1)
+    for stream in (sys.stdout, sys.stderr):
+        stream.flush()
+        os.dup2(log.fileno(), stream.fileno())
+    with contextlib.redirect_stdout(log), contextlib.redirect_stderr(log):
+        yield
+    with contextlib.suppress(OSError):  # a disk that is full takes no last words; the result goes another way
+        log.close()

@@ -10,7 +10,7 @@ from typing import Any
 import plotly.graph_objects as go
 from plotly.offline import get_plotlyjs
 
-from resnas.files import write_text
+from resnas.atomic import write_text
 from resnas.report.style import axis, family_marks, layout
 from resnas.report.stylesheet import STYLESHEET
 

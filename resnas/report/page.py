@@ -11,6 +11,7 @@ import plotly.io
 from optuna.trial import FrozenTrial
 from plotly.offline import get_plotlyjs
 
+from resnas.atomic import write_text
 from resnas.ranking import Ranking
 from resnas.report import provenance, sections, tables
 from resnas.report.answer import QUESTION, answer
@@ -27,10 +28,7 @@ CONFIG = {"displaylogo": False, "displayModeBar": False, "responsive": True, "sc
 def write_report(study: Study, trials: Sequence[FrozenTrial], rankings: Sequence[Ranking]) -> Path:
     """Write `report.html` into the results folder, whole or not at all, and return its path."""
     path = study.results_folder / "report.html"
-    path.parent.mkdir(parents=True, exist_ok=True)
-    partial = path.with_suffix(".partial")
-    partial.write_text(html(Material(study, trials), rankings), encoding="utf-8")
-    partial.replace(path)
+    write_text(path, html(Material(study, trials), rankings))
     return path
 
 

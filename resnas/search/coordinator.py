@@ -14,9 +14,10 @@ import optuna
 from resnas.errors import ResnasError
 from resnas.executor import Ended, Executor, Limits, Reported, inspect_task
 from resnas.files import environment, study_as_used, write_json, write_yaml
-from resnas.results import table, write_csv
+from resnas.results import COUNTED, Recorded, table, write_csv
 from resnas.search import proposals
 from resnas.search.claim import Claim, claimed
+from resnas.search.disk import FreeSpace, KeptCheckpoints, check_free
 from resnas.search.extension import DIED, extend
 from resnas.search.failures import Failures
 from resnas.search.ledger import Ledger
@@ -25,7 +26,7 @@ from resnas.search.pruning import make_pruner, should_prune
 from resnas.search.recording import checked, end_unfinished, record_ending, record_start
 from resnas.search.snapshot import RunningTrial, Snapshot
 from resnas.study import Study, derive_seed
-from resnas.trial import TrialSpec
+from resnas.trial import TrialResult, TrialSpec
 
 WAIT_S = 0.2
 RESULTS_EVERY_S = 10.0
@@ -57,6 +58,8 @@ class Coordinator:
         self._ledger = Ledger(study)
         self._failures = Failures(study)
         self._pruner = make_pruner(study)
+        self._checkpoints = KeptCheckpoints(study, [])
+        self._free_space = FreeSpace(study)
         self._data_sha256 = ""
         self._last = ""
         self._started_s = time.monotonic()
@@ -78,6 +81,7 @@ class Coordinator:
         """
         self._started_s = time.monotonic()
         make_results_folder(self._study)
+        check_free(self._study)
         with claimed(self._study) as claim:
             if self._extension:
                 extend(self._study, claim)
@@ -109,22 +113,27 @@ class Coordinator:
             self._end_orphans(optuna_study, claim)
             if not proposals.enqueue_start(self._study, optuna_study):
                 self._last = "no baseline: the space has no feasible architecture with the residual `fixed`"
-            self._ledger.update(optuna_study.get_trials(deepcopy=False))
+            trials = optuna_study.get_trials(deepcopy=False)
+            self._ledger.update(trials)
+            self._checkpoints = KeptCheckpoints(self._study, trials)
+            self._checkpoints.tidy()
 
     def _end_orphans(self, optuna_study: optuna.Study, claim: Claim) -> None:
         """End the trials of coordinators that are gone."""
-        end_unfinished(
-            self._study,
-            optuna_study,
-            DIED,
-            lambda owner: owner != claim.owner and not (owner and claim.is_alive(owner)),
-        )
+
+        def is_gone(owner: str) -> bool:
+            return owner != claim.owner and not (owner and claim.is_alive(owner))
+
+        for trial in end_unfinished(self._study, optuna_study, DIED, is_gone):
+            recorded = Recorded.of(trial)
+            self._checkpoints.interrupted(trial.number, recorded.key, recorded.replicate)
         self._others_seen_s = time.monotonic()
 
     def _loop(self, optuna_study: optuna.Study, claim: Claim) -> bool:
         while not self._stop:
             if self._is_time_up():
                 return True
+            self._free_space.check()
             self._fill(optuna_study, claim)
             if not self._running and not self._is_anything_left():
                 return True
@@ -197,7 +206,7 @@ class Coordinator:
             self._ledger.update(optuna_study.get_trials(deepcopy=False))
         search, number = self._study.search, proposal.trial.number
         where = self._executor.submit(number, spec, Limits(search.trial_timeout_s, search.memory_limit_gib))
-        self._running[number] = RunningTrial(proposal.trial, proposal.architecture.label, proposal.origin)
+        self._running[number] = RunningTrial(proposal)
         set_attributes(optuna_study, proposal.trial, where=where)
         return True
 
@@ -212,17 +221,19 @@ class Coordinator:
             data_seed=derive_seed(seed, "data", replicate),
             folder=str(trial_folder(self._study, proposal.trial.number)),
             threads=self._study.search.threads_per_trial,
+            checkpoint=self._checkpoints.to_go_on(architecture.key, replicate),
         )
 
     def _answer(self, optuna_study: optuna.Study, event: Reported) -> None:
         running = self._running[event.number]
         running.step = event.step
-        set_attributes(optuna_study, running.trial, step=event.step)
+        trial = running.proposal.trial
+        set_attributes(optuna_study, trial, step=event.step)
         prune = False
         if self._study.search.pruner != "none":
             (objective,) = self._study.objectives
-            running.trial.report(event.metrics[objective], event.step)
-            spared = running.origin == "baseline" or event.step >= self._study.budget.steps
+            trial.report(event.metrics[objective], event.step)
+            spared = running.proposal.origin == "baseline" or event.step >= self._study.budget.steps
             prune = not spared and should_prune(self._pruner, optuna_study, event.number)
         self._executor.answer(event.number, prune)
 
@@ -230,15 +241,24 @@ class Coordinator:
         """Record how a trial ended."""
         running = self._running.pop(event.number)
         result = checked(self._study, event.result, self._data_sha256)
-        ending = record_ending(self._study, optuna_study, running.trial, result)
+        ending = record_ending(self._study, optuna_study, running.proposal.trial, result)
+        self._keep_checkpoint(event.number, running.proposal, ending, result)
         self._ledger.update(optuna_study.get_trials(deepcopy=False))
         outcome = result.reason or ", ".join(f"{name} {result.metrics[name]:.4g}" for name in self._study.objectives)
-        self._last = f"trial {event.number} {ending}: {running.label}: {outcome}"
+        self._last = f"trial {event.number} {ending}: {running.proposal.architecture.label}: {outcome}"
         if result.cause == "disk full":
             raise ResnasError(f"trial {event.number} met a full disk; it will run again when there is room: {outcome}")
         self._failures.note(ending, result.reason, event.number)
         if time.monotonic() - self._results_written_s > RESULTS_EVERY_S:
             self._write_results(optuna_study)
+
+    def _keep_checkpoint(self, number: int, proposal: proposals.Proposal, ending: str, result: TrialResult) -> None:
+        key, replicate = proposal.architecture.key, proposal.replicate
+        if ending not in COUNTED:
+            self._checkpoints.interrupted(number, key, replicate)
+            return
+        values = [result.metrics[name] for name in self._study.objectives] if ending == "complete" else None
+        self._checkpoints.ended(number, key, replicate, values)
 
     def snapshot(self) -> Snapshot:
         """Return how the search stands."""

@@ -39,7 +39,6 @@ class Proposal:
     replicate: int
     origin: str
     attempt: int = 1
-    continues: int | None = None
 
 
 def enqueue_start(study: Study, optuna_study: optuna.Study) -> bool:
@@ -112,7 +111,6 @@ def propose(study: Study, optuna_study: optuna.Study, ledger: Ledger) -> Proposa
                 replicate=_replicate(trial, ledger.taken(architecture.key)),
                 origin=queued.origin or name,
                 attempt=queued.attempt,
-                continues=queued.continues,
             )
         set_attributes(optuna_study, trial, ending=ending, reason=reason)
         optuna_study.tell(trial.number, state=TrialState.FAIL)
@@ -175,7 +173,7 @@ def enqueue_replicates(study: Study, optuna_study: optuna.Study, proposal: Propo
         optuna_study.enqueue_trial(proposal.trial.params, user_attrs=attributes)
 
 
-def requeue(optuna_study: optuna.Study, trial: FrozenTrial, attempt: int, continues: int | None = None) -> None:
+def requeue(optuna_study: optuna.Study, trial: FrozenTrial, attempt: int) -> None:
     """Queue the architecture and replicate of a trial once more; a draw that was never written down is drawn again."""
     recorded = Recorded.of(trial)
     queued = trial.system_attrs.get("fixed_params", trial.params if recorded.key else None)
@@ -188,6 +186,4 @@ def requeue(optuna_study: optuna.Study, trial: FrozenTrial, attempt: int, contin
     }
     if "resnas.replicate" in trial.user_attrs:
         attributes["resnas.replicate"] = recorded.replicate
-    if continues is not None:
-        attributes["resnas.continues"] = continues
     optuna_study.enqueue_trial(queued, user_attrs=attributes)

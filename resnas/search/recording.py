@@ -58,7 +58,7 @@ def checked(study: Study, result: TrialResult, data_sha256: str) -> TrialResult:
 
 def record_ending(study: Study, optuna_study: optuna.Study, trial: optuna.Trial, result: TrialResult) -> str:
     """Write down how a trial ended, and queue it again where that was not its own doing; return the ending."""
-    recorded = Recorded.of(trial)
+    recorded = Recorded.of(optuna_study._storage.get_trial(trial._trial_id))  # an optuna.Trial remembers only its own
     ending: str = result.state
     if result.cause in TRANSIENT and recorded.attempt <= study.search.retries:
         ending = "retried"
@@ -76,7 +76,7 @@ def record_ending(study: Study, optuna_study: optuna.Study, trial: optuna.Trial,
     attributes |= {"cause": result.cause} if result.cause else {}
     set_attributes(optuna_study, trial, ending=ending, **attributes)
     if ending in ("retried", "interrupted"):
-        _again(study, optuna_study, trial.number, recorded.attempt + (ending == "retried"))
+        _again(optuna_study, trial.number, recorded.attempt + (ending == "retried"))
     values = [result.metrics[name] for name in study.objectives] if result.state == "complete" else None
     optuna_study.tell(trial.number, values, STATES.get(result.state, TrialState.FAIL))
     return ending
@@ -84,8 +84,8 @@ def record_ending(study: Study, optuna_study: optuna.Study, trial: optuna.Trial,
 
 def end_unfinished(
     study: Study, optuna_study: optuna.Study, reason: str, is_gone: Callable[[str], bool] = lambda owner: True
-) -> int:
-    """End the trials that no process runs any more; return how many.
+) -> list[FrozenTrial]:
+    """End the trials that no process runs any more; return those that are queued again.
 
     A result that was there already is recorded; the others are queued again.
 
@@ -96,26 +96,26 @@ def end_unfinished(
         is_gone: whether the coordinator of a trial, by its name, is gone.
     """
     running = optuna_study.get_trials(deepcopy=False, states=(TrialState.RUNNING,))
-    unfinished = [trial for trial in running if is_gone(Recorded.of(trial).owner)]
-    for trial in unfinished:
+    again = []
+    for trial in [trial for trial in running if is_gone(Recorded.of(trial).owner)]:
         result = _kept_result(study, trial)
         if result is not None:
             record_ending(study, optuna_study, optuna.Trial(optuna_study, trial._trial_id), result)
             continue
         set_attributes(optuna_study, trial, ending="interrupted", reason=reason)
-        _again(study, optuna_study, trial.number, Recorded.of(trial).attempt)
+        _again(optuna_study, trial.number, Recorded.of(trial).attempt)
         optuna_study.tell(trial.number, state=TrialState.FAIL)
-    return len(unfinished)
+        again.append(trial)
+    return again
 
 
-def _again(study: Study, optuna_study: optuna.Study, number: int, attempt: int) -> None:
-    """Queue a trial once more, unless that was done before its coordinator died; from its checkpoint if it has one."""
+def _again(optuna_study: optuna.Study, number: int, attempt: int) -> None:
+    """Queue a trial once more, unless that was done before its coordinator died."""
     trials = optuna_study.get_trials(deepcopy=False)
     if any(trial.user_attrs.get("resnas.repeats") == number for trial in trials):
         return
     trial = next(trial for trial in trials if trial.number == number)
-    has_checkpoint = (trial_folder(study, number) / "checkpoints" / "last.ckpt").is_file()
-    requeue(optuna_study, trial, attempt, number if has_checkpoint else Recorded.of(trial).continues)
+    requeue(optuna_study, trial, attempt)
 
 
 def _kept_result(study: Study, trial: FrozenTrial) -> TrialResult | None:

@@ -6,18 +6,15 @@ import time
 from collections import Counter
 from dataclasses import dataclass, field
 
-import optuna
-
 from resnas.search.ledger import Best
+from resnas.search.proposals import Proposal
 
 
 @dataclass
 class RunningTrial:
     """A trial that this coordinator trains."""
 
-    trial: optuna.Trial
-    label: str
-    origin: str
+    proposal: Proposal
     step: int = 0
     started_s: float = field(default_factory=time.monotonic)
 

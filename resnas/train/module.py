@@ -19,6 +19,8 @@ from resnas.tasks.task import TaskData, TaskShape
 LOG_EVERY_STEPS = 10
 FINAL_LEARNING_RATE_SHARE = 0.1
 """The cosine ends at this share of the peak."""
+_HISTORIES = ("losses", "gradient_norms", "step_times_s")
+"""Attributes of the module, a number per step."""
 
 
 class TrialModule(LightningModule):
@@ -34,9 +36,11 @@ class TrialModule(LightningModule):
         self.gradient_norms: list[float] = []
         self.step_times_s: list[float] = []
         self.validation_metrics: dict[str, float] = {}
+        self.logged: list[tuple[int, dict[str, float]]] = []
+        """What the loggers were told, and at which step."""
         self._sums: dict[str, list[float]] = {}
         self._step_started = 0.0
-        self.first_step_at_s = 0.0
+        self._random_state: dict[str, Tensor] = {}
 
     def configure_optimizers(self) -> Any:
         """Return AdamW over parameter groups with its per-step schedule."""
@@ -51,7 +55,6 @@ class TrialModule(LightningModule):
 
     def on_train_batch_start(self, batch: Any, batch_index: int) -> None:
         """Start the clock of a step."""
-        self.first_step_at_s = self.first_step_at_s or time.time()
         self._step_started = time.perf_counter()
 
     def training_step(self, batch: Any, batch_index: int) -> Tensor:
@@ -96,15 +99,52 @@ class TrialModule(LightningModule):
 
     def on_validation_epoch_end(self) -> None:
         """Make the metrics of the whole split."""
-        self.validation_metrics = {name: value / count for name, (value, count) in self._sums.items() if count}
+        self.validation_metrics = {name: float(value / count) for name, (value, count) in self._sums.items() if count}
         if not math.isfinite(self.validation_metrics["val_loss"]):
             raise TrialFailed(f"in the validation at training step {self.global_step}")
         self.log("val_loss", self.validation_metrics["val_loss"], logger=False)
         self._write(self.validation_metrics)
 
+    def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
+        """Keep the history, as tensors where it grows with the steps, and the state of the random numbers."""
+        checkpoint["resnas.history"] = {
+            **{name: torch.tensor(getattr(self, name), dtype=torch.float64) for name in _HISTORIES},
+            "validation_metrics": self.validation_metrics,
+            "logged": self.logged,
+            "random_state": _random_state(),
+        }
+
+    def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
+        """Take up the history."""
+        history = checkpoint["resnas.history"]
+        for name in _HISTORIES:
+            setattr(self, name, history[name].tolist())
+        self.validation_metrics = history["validation_metrics"]
+        self.logged = history["logged"]
+        self._random_state = history["random_state"]
+
+    def on_train_start(self) -> None:
+        """Go on with the random numbers of the interrupted trial."""
+        if "cpu" in self._random_state:
+            torch.set_rng_state(self._random_state["cpu"])
+        if "cuda" in self._random_state and torch.cuda.is_available():
+            torch.cuda.set_rng_state(self._random_state["cuda"])
+
+    def log_again(self) -> None:
+        """Tell the loggers of a trial that goes on what those of the interrupted one were told."""
+        for step, metrics in self.logged:
+            for logger in self.loggers:
+                logger.log_metrics(metrics, step=step)
+
     def _write(self, metrics: dict[str, float]) -> None:
+        self.logged.append((self.global_step, metrics))
         for logger in self.loggers:
             logger.log_metrics(metrics, step=self.global_step)
+
+
+def _random_state() -> dict[str, Tensor]:
+    cuda = {"cuda": torch.cuda.get_rng_state()} if torch.cuda.is_available() else {}
+    return {"cpu": torch.get_rng_state(), **cuda}
 
 
 def parameter_groups(model: Model, training: Training) -> list[dict[str, Any]]:

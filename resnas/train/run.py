@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import logging
 import math
 import platform
@@ -16,7 +17,6 @@ from typing import TYPE_CHECKING, Any
 import lightning
 import torch
 from lightning.pytorch import Callback, Trainer, seed_everything
-from lightning.pytorch.callbacks import ModelCheckpoint
 from lightning.pytorch.loggers import CSVLogger, TensorBoardLogger
 from lightning.pytorch.plugins.environments import LightningEnvironment
 
@@ -29,6 +29,7 @@ from resnas.record import make_named
 from resnas.study import Budget
 from resnas.tasks import TASKS
 from resnas.tasks.task import Task, TaskData
+from resnas.train import checkpoint
 from resnas.train.module import TrialModule
 from resnas.train.stability import loss_spikes
 from resnas.trial import TrialResult, TrialSpec
@@ -47,24 +48,67 @@ class Pruned(Exception):
 
 
 class BatchStream:
-    """Batches as Lightning wants them: an iterable."""
+    """Batches as Lightning wants them: an iterable, from the batch after the first `skipped` ones on."""
 
-    def __init__(self, batches: Callable[[], Iterator[Batch]]) -> None:
+    def __init__(self, batches: Callable[[], Iterator[Batch]], skipped: int = 0) -> None:
         self._batches = batches
+        self._skipped = skipped
 
     def __iter__(self) -> Iterator[Batch]:
-        return self._batches()
+        return itertools.islice(self._batches(), self._skipped, None)
 
 
 class _Progress(Callback):
-    """Reports validations to the search and measures dilution at the steps asked for."""
+    """Reports validations to the search, measures dilution at the steps asked for, and takes the time.
 
-    def __init__(self, data: TaskData, budget: Budget, report: Report) -> None:
+    What it has gathered goes into the checkpoints; a trial that goes on from one reports again what the interrupted one
+    has reported.
+    """
+
+    def __init__(self, data: TaskData, budget: Budget, report: Report, process_started_s: float) -> None:
         self._report = report
         self._last_step = budget.steps
         self._measure_steps = {max(1, round(share * budget.steps)) for share in budget.measure_at}
         self._batch = data.batches("validation", MEASURED_EXAMPLES, limit=1)[0]
+        self._process_started_s = process_started_s
+        self._fit_started = time.perf_counter()
+        self._earlier_train_time_s = 0.0
+        self._reports: list[tuple[int, dict[str, float]]] = []
         self.measurements: list[dict[str, Any]] = []
+        self.start_time_s: float | None = None
+
+    @property
+    def train_time_s(self) -> float:
+        """Wall time of training and validation so far, that of the interrupted trial included."""
+        return self._earlier_train_time_s + time.perf_counter() - self._fit_started
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return what a trial that goes on must know."""
+        return {
+            "reports": self._reports,
+            "measurements": self.measurements,
+            "train_time_s": self.train_time_s,
+            "start_time_s": self.start_time_s,
+        }
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Take up what the interrupted trial has gathered."""
+        self._reports = state_dict["reports"]
+        self.measurements = state_dict["measurements"]
+        self._earlier_train_time_s = state_dict["train_time_s"]
+        self.start_time_s = state_dict["start_time_s"]
+
+    def on_fit_start(self, trainer: Trainer, module: Any) -> None:
+        """Log and report again; an answer counts only if the model is still as it was when that was reported."""
+        module.log_again()
+        for step, metrics in self._reports:
+            prune = self._report(step, metrics)
+        if self._reports and prune:
+            raise Pruned(f"pruned at step {step}")
+
+    def on_train_batch_start(self, *_: Any) -> None:
+        if self.start_time_s is None:
+            self.start_time_s = time.time() - self._process_started_s
 
     def on_train_batch_end(self, trainer: Trainer, module: Any, *_: Any) -> None:
         if trainer.global_step == self._last_step:
@@ -75,7 +119,8 @@ class _Progress(Callback):
             self.measurements.append({"step": trainer.global_step, **asdict(measured)})
 
     def on_validation_end(self, trainer: Trainer, module: Any) -> None:
-        if self._report(trainer.global_step, module.validation_metrics):
+        self._reports.append((trainer.global_step, module.validation_metrics))
+        if self._report(*self._reports[-1]):
             raise Pruned(f"pruned at step {trainer.global_step}")
 
 
@@ -84,7 +129,7 @@ def run_trial(spec: TrialSpec, report: Report, process_started_s: float | None =
 
     Args:
         spec: what to train, on what, with which seeds.
-        report: called after each validation.
+        report: called after each validation; a trial that goes on from a checkpoint reports the earlier ones again.
         process_started_s: `time.time()` when the trial's process began, for the metric `start_time_s`.
 
     Raises:
@@ -100,14 +145,23 @@ def run_trial(spec: TrialSpec, report: Report, process_started_s: float | None =
     seed_everything(spec.seed, verbose=False)
     module = TrialModule(architecture, shape, data, budget.steps)
     announced = _check_parameters(module.model, cost.parameters(architecture, shape))
-    progress = _Progress(data, budget, report)
-    trainer = make_trainer(Path(spec.folder), budget, progress)
-    train = BatchStream(lambda: data.train_batches(budget.batch_size, spec.data_seed))
+    identity = checkpoint.identity(spec, data.sha256)
+    resumed = checkpoint.take_over(spec.checkpoint, Path(spec.folder) / "checkpoints", identity)
+    progress = _Progress(data, budget, report, started_s)
+    trainer = make_trainer(Path(spec.folder), budget, progress, identity)
+    train = BatchStream(
+        lambda: data.train_batches(budget.batch_size, spec.data_seed), skipped=resumed.step if resumed else 0
+    )
     validation = data.batches("validation", budget.batch_size, limit=budget.validation_batches)
-    ready = time.perf_counter()
     state: dict[str, Any] = {"state": "complete"}
     try:
-        trainer.fit(module, train, BatchStream(lambda: iter(validation)))
+        trainer.fit(
+            module,
+            train,
+            BatchStream(lambda: iter(validation)),
+            ckpt_path=resumed.path if resumed else None,
+            weights_only=True,
+        )
     except Pruned as pruned:
         state = {"state": "pruned", "reason": str(pruned)}
     metrics = {
@@ -117,8 +171,8 @@ def run_trial(spec: TrialSpec, report: Report, process_started_s: float | None =
         "parameters": announced,
         "flops": cost.flops(architecture, shape),
         "step_time_s": statistics.median(module.step_times_s),
-        "train_time_s": time.perf_counter() - ready,
-        "start_time_s": module.first_step_at_s - started_s,
+        "train_time_s": progress.train_time_s,
+        "start_time_s": progress.start_time_s,
     }
     return TrialResult(
         **state,
@@ -129,21 +183,23 @@ def run_trial(spec: TrialSpec, report: Report, process_started_s: float | None =
     )
 
 
-def make_trainer(folder: Path, budget: Budget, progress: Callback) -> Trainer:
+def make_trainer(
+    folder: Path, budget: Budget, progress: Callback, identity: checkpoint.Identity | None = None
+) -> Trainer:
     """Return a quiet trainer that keeps its files in the trial's folder: metrics as CSV and TensorBoard, two
     checkpoints."""
     cuda = torch.cuda.is_available()
     auto = cuda and torch.cuda.is_bf16_supported()
     bfloat16 = auto if budget.precision == "auto" else budget.precision == "bfloat16"
-    checkpoint = ModelCheckpoint(
-        folder / "checkpoints", filename="best", monitor="val_loss", save_last=True, enable_version_counter=False
-    )
     return Trainer(
         max_steps=budget.steps,
         accelerator="cuda" if cuda else "cpu",
         devices=1,
         deterministic="warn" if cuda else None,
-        plugins=[LightningEnvironment()],  # a trial is one process, also where a cluster has set its variables
+        plugins=[
+            LightningEnvironment(),  # a trial is one process, also where a cluster has set its variables
+            checkpoint.WholeFiles(identity or {}),
+        ],
         precision="bf16-mixed" if bfloat16 else "32-true",
         val_check_interval=math.ceil(budget.steps / budget.validations),
         check_val_every_n_epoch=None,
@@ -152,8 +208,9 @@ def make_trainer(folder: Path, budget: Budget, progress: Callback) -> Trainer:
             CSVLogger(folder, name="", version=""),
             TensorBoardLogger(folder, name="", version="tensorboard", default_hp_metric=False),
         ],
-        callbacks=[progress, checkpoint],
+        callbacks=[progress, checkpoint.Checkpoints(folder / "checkpoints")],  # a pruned trial writes no more
         log_every_n_steps=budget.steps + 1,  # the module logs itself
+        enable_checkpointing=False,  # by our own callback
         enable_progress_bar=False,
         enable_model_summary=False,
     )
