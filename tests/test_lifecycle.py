@@ -9,7 +9,7 @@ import pytest
 from optuna.storages._cached_storage import _CachedStorage
 from optuna.trial import TrialState
 
-from resnas.errors import ResnasError
+from resnas.errors import InputError, ResnasError
 from resnas.executor import Ended, Reported
 from resnas.results import COUNTED, Recorded, ending_counts
 from resnas.search import Coordinator, load_trials, open_study
@@ -361,3 +361,88 @@ def test_optuna_reads_what_we_wrote(search, tmp_path):
     assert len(found.trials) == 2
     assert found.best_value == max(trial.value for trial in found.trials)
     assert make_sampler(Study.load(tmp_path / "a" / "study.yaml"), 0, 0)[0] == "random"
+
+
+def test_a_result_that_was_written_before_the_coordinator_died_is_recorded_and_not_trained_again(search, monkeypatch):
+    tell = _CachedStorage.set_trial_state_values
+
+    def dies(self, trial_id, state, values=None):
+        if state == TrialState.COMPLETE:
+            raise PowerLoss
+        return tell(self, trial_id, state, values)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(_CachedStorage, "set_trial_state_values", dies)
+        with pytest.raises(PowerLoss):
+            search(Scripted(), "search.n_trials=2", "limits={step_time_s: {max: 0.02}}")
+    executor = Scripted()
+    _, trials = search(executor, "search.n_trials=2", "limits={step_time_s: {max: 0.02}}")
+    assert [trial.state for trial in trials] == [TrialState.COMPLETE] * 2
+    assert list(executor.specs) == [1]
+    assert Recorded.of(trials[0]).key
+    assert trials[0].constraints
+
+
+def widen(search, tmp_path, space, *options, **settings):
+    study = tmp_path / "a" / "study.yaml"
+    (tmp_path / "a" / "space.yaml").write_text(space)
+    coordinator = Coordinator(
+        Study.load(study, ["search.n_trials=8", *options]), Scripted(), extension=True, **settings
+    )
+    assert coordinator.run()
+    return load_trials(Study.load(study))
+
+
+def test_a_space_may_grow_and_the_old_trials_count(search, tmp_path):
+    _, before = search(Scripted(), "search.n_trials=4", "search.sampler=tpe")
+    wider = """
+resnas: 1
+architecture:
+  depth: [2, 3, 4]
+  residual: [fixed, scalar_learned, full_depth_attention]
+training: {learning_rate: {low: 1e-4, high: 1e-2, log: true}, mixing_lr_multiplier: [1, 10]}
+"""
+    with pytest.raises(InputError, match=r"architecture.depth: \[2, 3\] → \[2, 3, 4\].*--new-study NAME.*--extend"):
+        search_again = Study.load(tmp_path / "a" / "study.yaml")
+        (tmp_path / "a" / "space.yaml").write_text(wider)
+        Coordinator(Study.load(search_again.path), Scripted()).run()
+    after = widen(search, tmp_path, wider, "search.sampler=tpe", "search.random_share=0.2")
+    assert [(trial.number, trial.value) for trial in after[:4]] == [(trial.number, trial.value) for trial in before]
+    assert len(recorded(after, *COUNTED)) == 8
+    assert all(trial.params["training.mixing_lr_multiplier"] == 1 for trial in after[:4])
+    assert {one.origin for one in recorded(after)} >= {"tpe"}
+    kept = json.loads((tmp_path / "a" / "study" / "environment.json").read_text())["extensions"]
+    assert kept[0]["trials_before"] == 4
+    assert any("architecture.depth" in line for line in kept[0]["changes"])
+    names = optuna.get_all_study_names(f"sqlite:///{tmp_path}/a/study/study.db")
+    assert names == ["study", "study [2]"]
+    again = widen(search, tmp_path, wider.replace("[2, 3, 4]", "[2, 3, 4, 5]"), "search.n_trials=9")
+    assert len(recorded(again, *COUNTED)) == 9
+
+
+@pytest.mark.parametrize(
+    ("space", "options", "words"),
+    [
+        (SPACE.replace("[2, 3]", "[2]"), (), "may only grow"),
+        (SPACE, ("budget.steps=8",), "only the space of a study may change, not budget.steps: 4 → 8"),
+        (SPACE, ("search.seed=4",), "only the space"),
+    ],
+)
+def test_what_would_make_trials_incomparable_is_no_extension(search, tmp_path, space, options, words):
+    _, before = search(Scripted(), "search.n_trials=8", "search.duplicates=redraw")
+    with pytest.raises(InputError, match=words):
+        widen(search, tmp_path, space, *options)
+    assert [trial.values for trial in load_trials(Study.load(tmp_path / "a" / "study.yaml"))] == [
+        trial.values for trial in before
+    ]
+
+
+def test_an_extension_that_was_cut_short_is_made_again(search, tmp_path, monkeypatch):
+    search(Scripted(), "search.n_trials=4")
+    power = Power(monkeypatch)
+    for cut in range(0, 40, 3):
+        power.left = cut
+        with pytest.raises(PowerLoss):
+            widen(search, tmp_path, SPACE.replace("[2, 3]", "[2, 3, 4]"))
+        power.left = None
+    assert len(recorded(widen(search, tmp_path, SPACE.replace("[2, 3]", "[2, 3, 4]")), *COUNTED)) == 8

@@ -78,6 +78,13 @@ def search(
     max_failures: Annotated[
         int | None, typer.Option(min=1, help="End the search after so many failed trials in a row; default: 8.")
     ] = None,
+    new_study: Annotated[
+        str | None,
+        typer.Option(metavar="NAME", help="Copy the study file to NAME.yaml and search that, as a study of its own."),
+    ] = None,
+    extend: Annotated[
+        bool, typer.Option("--extend", help="Go on though the space has grown since; the change is recorded.")
+    ] = False,
     overrides: Overrides = None,
 ) -> None:
     """Explore a space: train its architectures, rank their properties, write a report.
@@ -94,7 +101,7 @@ def search(
         "max_failures": max_failures,
     }
     given = [f"search.{name}={value}" for name, value in options.items() if value is not None]
-    run_search(study, [*(overrides or []), *given])
+    run_search(study, [*(overrides or []), *given], new_study, extend)
 
 
 @app.command(epilog=_examples("check search_spaces/quickstart.yaml", "check studies/quickstart.yaml --examples 5"))

@@ -6,7 +6,6 @@ import contextlib
 import os
 import shlex
 import signal
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from types import FrameType
@@ -16,10 +15,13 @@ from rich.console import Console
 from rich.markup import escape
 from rich.progress import Progress, SpinnerColumn, TextColumn
 
+from resnas.atomic import write_text
 from resnas.cli.live import LiveView
 from resnas.cli.showing import print_best, print_rankings
 from resnas.cli.tables import make_console
+from resnas.errors import InputError
 from resnas.executor import LocalExecutor
+from resnas.passwords import without_passwords
 from resnas.search import Coordinator, load_trials
 from resnas.study import Study
 
@@ -28,13 +30,16 @@ STANDARD_ERROR = 2
 STOPPING = "Stopping: running trials are ended and will run again next time …\n"
 
 
-def run_search(path: Path, overrides: list[str]) -> None:
+def run_search(path: Path, overrides: list[str], new_study: str | None = None, extension: bool = False) -> None:
     """Search, then analyse and report."""
-    study = Study.load(path, overrides)
     console = make_console()
+    study = Study.load(path, overrides)
+    if new_study is not None:
+        study = Study.load(_copied(path, new_study), overrides)
+        console.print(f"A study of its own, on which later commands go on: [bold]{study.path}[/bold]", soft_wrap=True)
     executor = LocalExecutor(study.search.workers, study.search.threads_per_trial)
     with LiveView(study.budget.steps) as view:
-        coordinator = Coordinator(study, executor, view)
+        coordinator = Coordinator(study, executor, view, extension)
         trials = f"{study.search.n_trials} trials of {study.budget.steps} steps on {study.task_name}"
         console.print(
             f"[bold]{study.name}[/bold]: {trials}, {executor.slots} at a time; results in {study.results_folder}"
@@ -42,16 +47,29 @@ def run_search(path: Path, overrides: list[str]) -> None:
         with _stopped_by_signals(coordinator):
             finished = coordinator.run()
     if not finished:
-        console.print(f"Stopped. Nothing is lost; go on with: [bold]{_same_command()}[/bold]", soft_wrap=True)
+        command = _same_command(study, overrides)
+        console.print(f"Stopped. Nothing is lost; go on with: [bold]{escape(command)}[/bold]", soft_wrap=True)
         raise typer.Exit(INTERRUPTED)
     if coordinator.remark:
         console.print(f"{coordinator.remark[0].upper()}{coordinator.remark[1:]}.", highlight=False)
     _conclude(study, console)
 
 
-def _same_command() -> str:
-    """Return the command line that goes on with this study."""
-    return escape(shlex.join(["python", "cli.py", *sys.argv[1:]]))
+def _copied(path: Path, name: str) -> Path:
+    """Copy a study file to another name. Raises InputError where that is taken or no name."""
+    copy = path.with_name(f"{name.removesuffix('.yaml')}.yaml")
+    if copy.name != Path(name).name and copy.name != f"{name}.yaml":
+        raise InputError(f"--new-study: {name!r} is no name; the new file lies beside {path}")
+    if copy.exists():
+        raise InputError(f"--new-study: {copy} exists already; search it, or give another name")
+    write_text(copy, path.read_text(encoding="utf-8"))
+    return copy
+
+
+def _same_command(study: Study, overrides: list[str]) -> str:
+    """Return the command line that goes on with a study."""
+    options = [part for override in overrides for part in ("--set", override)]
+    return without_passwords(shlex.join(["python", "cli.py", "search", str(study.path), *options]))
 
 
 def _conclude(study: Study, console: Console) -> None:
