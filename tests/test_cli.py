@@ -141,3 +141,29 @@ def test_numbers_are_written_for_people():
         "0.1235", "−2", "1,234,567", "–", "yes", "x", "–",
     ]  # fmt: skip
     assert [clock(seconds) for seconds in (5, 65, 3665)] == ["0:05", "1:05", "1:01:05"]
+
+
+def test_a_new_study_is_a_copy_under_another_name(files):
+    (files / "other.yaml").write_text("taken")
+    taken = resnas("search", files / "study.yaml", "--new-study", "other")
+    assert taken.returncode == 2
+    assert "other.yaml exists already" in taken.stderr
+    small = ("budget.steps=2", "budget.validations=1", "budget.validation_batches=1", "search.n_trials=1")
+    options = [part for one in (*small, "task={text: {context: 16}}") for part in ("--set", one)]
+    done = resnas("search", files / "study.yaml", "--new-study", "mine", "--timeout", "5m", *options)
+    assert done.returncode == 0, done.stderr
+    assert (files / "mine.yaml").read_text() == (files / "study.yaml").read_text()
+    assert (files / "mine" / "report.html").exists()
+    assert not (files / "study").exists()
+    assert "1 of 1 trials" in resnas("status", files / "mine.yaml", *options).stdout
+
+
+def test_durations():
+    from resnas.cli.durations import seconds
+    from resnas.errors import InputError
+
+    texts = ("2h", "1h30m", "90m", "45s", "0.5d", "12")
+    assert [seconds(text, "--timeout") for text in texts] == [7200, 5400, 5400, 45, 43200, 12]
+    for wrong in ("", "soon", "2 hours", "-1h", "0s", "1h 5"):
+        with pytest.raises(InputError, match="--timeout"):
+            seconds(wrong, "--timeout")

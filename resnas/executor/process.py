@@ -15,7 +15,7 @@ import threading
 import time
 import traceback
 from collections.abc import Callable, Iterator
-from multiprocessing import connection
+from multiprocessing import connection, forkserver
 from pathlib import Path
 from typing import Any
 
@@ -135,7 +135,8 @@ def call_process(channel: connection.Connection, function: Callable[..., Any], a
 
 def _end_with_parent() -> None:
     """Kill this process group when the process that asked for it is gone, whatever ended it."""
-    die_with_parent()  # the fork server, which ends with the process that asked
+    _let_fork_server_end()
+    die_with_parent()
     parent = multiprocessing.parent_process()
     assert parent is not None
 
@@ -145,6 +146,17 @@ def _end_with_parent() -> None:
         os.killpg(os.getpgid(0), signal.SIGKILL) if os.getpgid(0) == os.getpid() else os._exit(1)
 
     threading.Thread(target=watch, daemon=True).start()
+
+
+def _let_fork_server_end() -> None:
+    """Give back what keeps the fork server alive, so that it ends with the process that asked for it alone.
+
+    Python hands it to every child; then a trial that hangs in C code would keep alive the parent it shall die with.
+    """
+    held = getattr(forkserver._forkserver, "_forkserver_alive_fd", None)  # type: ignore[attr-defined]
+    if held is not None:
+        forkserver._forkserver._forkserver_alive_fd = None  # type: ignore[attr-defined]
+        os.close(held)
 
 
 def _limit_memory(memory_gib: float) -> None:

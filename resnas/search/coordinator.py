@@ -158,7 +158,8 @@ class Coordinator:
             pass
 
     def _may_start(self) -> bool:
-        return not self._stop and not self._used_up and self._left() > 0 and self._is_time_for_another()
+        is_any = bool(self._ledger.waiting) or not self._used_up  # what was interrupted is queued again
+        return not self._stop and is_any and self._left() > 0 and self._is_time_for_another()
 
     def _is_anything_left(self) -> bool:
         return bool(self._ledger.running) or self._may_start()

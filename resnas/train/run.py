@@ -6,7 +6,9 @@ import itertools
 import logging
 import math
 import platform
+import signal
 import statistics
+import threading
 import time
 import warnings
 from collections.abc import Callable, Iterator
@@ -109,6 +111,10 @@ class _Progress(Callback):
     def on_train_batch_start(self, *_: Any) -> None:
         if self.start_time_s is None:
             self.start_time_s = time.time() - self._process_started_s
+
+    def on_train_start(self, trainer: Trainer, module: Any) -> None:
+        if threading.current_thread() is threading.main_thread():
+            signal.signal(signal.SIGTERM, signal.SIG_DFL)  # Lightning would wait for the end of a step
 
     def on_train_batch_end(self, trainer: Trainer, module: Any, *_: Any) -> None:
         if trainer.global_step == self._last_step:
