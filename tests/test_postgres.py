@@ -157,14 +157,14 @@ def test_a_lost_host_is_noticed_within_a_minute(make):
     assert idle + interval * count <= 60
 
 
+@pytest.mark.slow
 def test_a_claim_outlasts_a_restart_of_the_server(make, server):
     study = make()
     with claimed(study) as first, claimed(study) as second:
         server.stop("immediate")
         time.sleep(1)
         server.start()
-        assert first.is_alive(second.owner)
-        key = first._key(first.owner) % 2**64
+        key = second._key(second.owner) % 2**64
         held = f"SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND classid = {key >> 32}::bigint::oid"
         database = os.environ["RESNAS_STORAGE"].rpartition("/")[2]
         wait_for(lambda: server.execute(held, database) == [(1,)], 20)  # without being asked for anything
@@ -353,6 +353,7 @@ WORKER = """
                         running.remove(one)
                 done = sum(one.state == TrialState.COMPLETE for one in found)
                 trial = None
+                time.sleep(0.1)  # so that two who count at the same time both go on
                 if done + len(running) < total:
                     trial = trials.ask()
                     trial.set_user_attr("resnas.owner", claim.owner)
@@ -371,7 +372,7 @@ WORKER = """
 def test_a_total_under_claims_is_exact_whoever_dies(make, server):
     """Three workers as simple as can be; one is killed, and the server is restarted under the others."""
     study = make()
-    command = [sys.executable, "-c", textwrap.dedent(WORKER), str(study.path), "150"]
+    command = [sys.executable, "-c", textwrap.dedent(WORKER), str(study.path), "60"]
     workers = [subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) for _ in range(3)]
 
     def complete() -> int:
@@ -381,9 +382,9 @@ def test_a_total_under_claims_is_exact_whoever_dies(make, server):
             return 0
 
     try:
-        wait_for(lambda: complete() >= 20)
+        wait_for(lambda: complete() >= 10)
         workers[0].kill()
-        wait_for(lambda: complete() >= 50)
+        wait_for(lambda: complete() >= 25)
         server.stop("immediate")
         time.sleep(1)
         server.start()
@@ -395,10 +396,10 @@ def test_a_total_under_claims_is_exact_whoever_dies(make, server):
     assert [worker.returncode for worker in workers] == [-signal.SIGKILL, 0, 0], outputs
     trials = load_trials(study)
     assert {trial.state for trial in trials} <= {TrialState.COMPLETE, TrialState.FAIL}
-    assert complete() == 150
+    assert complete() == 60
     assert [trial.number for trial in trials] == list(range(len(trials)))
-    assert len(trials) <= 151  # the one that the killed worker had
-    assert len({trial.user_attrs["resnas.owner"] for trial in trials}) == 3
+    assert len(trials) <= 61  # the one that the killed worker had
+    assert len({trial.user_attrs.get("resnas.owner") for trial in trials} - {None}) == 3
 
 
 @pytest.mark.slow
