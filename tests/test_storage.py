@@ -309,7 +309,7 @@ def search_with_the_dashboard_open(study: Study) -> int:
     return len(opened)
 
 
-@pytest.mark.parametrize("url", ["sqlite:///kept.db", "journal:kept.journal"])
+@pytest.mark.parametrize("url", ["sqlite:///kept.db", pytest.param("journal:kept.journal", marks=pytest.mark.slow)])
 def test_the_dashboard_does_not_disturb_a_search_and_optuna_reads_it(make, tmp_path, url):
     study = make(f"storage={url}")
     assert search_with_the_dashboard_open(study) > 3

@@ -146,7 +146,9 @@ class SharedClaim:
                 if self._lost is not None:
                     raise self._lost
                 try:
-                    return _execute(self._connection, statement, **values)
+                    if not self._connection.invalidated:
+                        return _execute(self._connection, statement, **values)
+                    self._take_again()  # SQLAlchemy would connect again without the lock
                 except Exception as error:
                     if _is_waiting(error) or not is_transient(error):
                         raise
@@ -205,9 +207,14 @@ def _connect(location: Location) -> Any:
 def _execute(connection: Any, statement: str, **values: Any) -> Any:
     from sqlalchemy import text
 
-    result = connection.execute(text(statement), values)
-    value = result.scalar() if result.returns_rows else None
-    connection.commit()  # nothing in the database: it ends SQLAlchemy's own notion of a transaction
+    try:
+        result = connection.execute(text(statement), values)
+        value = result.scalar() if result.returns_rows else None
+        connection.commit()  # nothing in the database: it ends SQLAlchemy's own notion of a transaction
+    except BaseException:
+        if not connection.invalidated:
+            connection.rollback()
+        raise
     return value
 
 

@@ -51,7 +51,7 @@ def is_transient(error: BaseException) -> bool:
     from sqlalchemy.exc import DBAPIError, InterfaceError, OperationalError
 
     found = next((one for one in causes(error) if isinstance(one, DBAPIError)), None)
-    if found is None:
+    if found is None or isinstance(error, ResnasError):  # one that says so has been patient already
         return False
     if "sqlite" in type(found.orig).__module__:
         return "locked" in str(found.orig)
