@@ -403,7 +403,6 @@ def test_a_total_under_claims_is_exact_whoever_dies(make, server):
 
 
 @pytest.mark.slow
-@pytest.mark.xfail(strict=False, reason="the coordinator takes over the running trials of others")
 @pytest.mark.parametrize("killed", [False, True])
 def test_two_coordinators_share_a_study_and_its_total(make, killed):
     overrides = ("search.n_trials=10", "search.replicates=2", "budget.steps=120", "search.workers=1")

@@ -153,9 +153,10 @@ def _let_fork_server_end() -> None:
 
     Python hands it to every child; then a trial that hangs in C code would keep alive the parent it shall die with.
     """
-    held = getattr(forkserver._forkserver, "_forkserver_alive_fd", None)  # type: ignore[attr-defined]
+    server: Any = getattr(forkserver, "_forkserver", None)
+    held = getattr(server, "_forkserver_alive_fd", None)
     if held is not None:
-        forkserver._forkserver._forkserver_alive_fd = None  # type: ignore[attr-defined]
+        server._forkserver_alive_fd = None
         os.close(held)
 
 

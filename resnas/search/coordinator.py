@@ -5,6 +5,7 @@ Only coordinators write to a study; in a PostgreSQL database several may share o
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections.abc import Callable
 from typing import Any
@@ -21,10 +22,19 @@ from resnas.search.disk import FreeSpace, KeptCheckpoints, check_free
 from resnas.search.extension import DIED, extend
 from resnas.search.failures import Failures
 from resnas.search.ledger import Ledger
-from resnas.search.opening import EXTENSIONS, check_data, make_results_folder, open_study, set_attributes, trial_folder
+from resnas.search.opening import (
+    EXTENSIONS,
+    check_data,
+    make_results_folder,
+    open_study,
+    set_attributes,
+    trial_folder,
+    writing,
+)
 from resnas.search.pruning import make_pruner, should_prune
 from resnas.search.recording import checked, end_unfinished, record_ending, record_start
 from resnas.search.snapshot import RunningTrial, Snapshot
+from resnas.search.time_limit import TimeLimit
 from resnas.study import Study, derive_seed
 from resnas.trial import TrialResult, TrialSpec
 
@@ -62,7 +72,7 @@ class Coordinator:
         self._free_space = FreeSpace(study)
         self._data_sha256 = ""
         self._last = ""
-        self._started_s = time.monotonic()
+        self._time = TimeLimit(study.search.timeout_s)
         self._results_written_s = 0.0
         self._others_seen_s = 0.0
         self.remark = ""
@@ -79,22 +89,30 @@ class Coordinator:
             InputError: the study cannot be opened as it is.
             ResnasError: another coordinator runs it, no feasible architecture exists, or too many trials failed.
         """
-        self._started_s = time.monotonic()
+        self._time = TimeLimit(self._study.search.timeout_s)
         make_results_folder(self._study)
         check_free(self._study)
-        with claimed(self._study) as claim:
+        with claimed(self._study) as claim, writing(self._study):
             if self._extension:
                 extend(self._study, claim)
             optuna_study = open_study(self._study)
             self._prepare(optuna_study, claim)
             try:
-                return self._loop(optuna_study, claim)
-            finally:
-                self._executor.stop()
-                self._running.clear()
-                reason = OUT_OF_TIME if self.remark else STOPPED
-                end_unfinished(self._study, optuna_study, reason, lambda owner: owner == claim.owner)
-                self._write_results(optuna_study)
+                finished = self._loop(optuna_study, claim)
+            except BaseException:
+                with contextlib.suppress(Exception):  # what cannot be written now is mended by the next start
+                    self._close(optuna_study, claim)
+                raise
+            self._close(optuna_study, claim)
+            return finished
+
+    def _close(self, optuna_study: optuna.Study, claim: Claim) -> None:
+        """End what runs, and leave nothing behind that says it still does."""
+        self._executor.stop()
+        self._running.clear()
+        reason = OUT_OF_TIME if self.remark else STOPPED
+        end_unfinished(self._study, optuna_study, reason, lambda owner: owner == claim.owner)
+        self._write_results(optuna_study)
 
     def _prepare(self, optuna_study: optuna.Study, claim: Claim) -> None:
         """Look at the data before any trial, write down what the figures depend on, take up what was left behind."""
@@ -131,7 +149,7 @@ class Coordinator:
 
     def _loop(self, optuna_study: optuna.Study, claim: Claim) -> bool:
         while not self._stop:
-            if self._is_time_up():
+            if not self._is_there_time(0.0):
                 return True
             self._free_space.check()
             self._fill(optuna_study, claim)
@@ -168,26 +186,15 @@ class Coordinator:
         """Return how many trials may still be started, by any coordinator."""
         return self._study.search.n_trials - self._ledger.counted - len(self._ledger.running)
 
-    def _remaining_s(self) -> float:
-        limit_s = self._study.search.timeout_s
-        return float("inf") if limit_s is None else limit_s - (time.monotonic() - self._started_s)
-
     def _is_time_for_another(self) -> bool:
         """Whether a trial of the usual length would end in time."""
-        is_enough = self._remaining_s() > (self._ledger.expected_s() or 0.0)
+        return self._is_there_time(self._ledger.expected_s() or 0.0)
+
+    def _is_there_time(self, needed_s: float) -> bool:
+        is_enough = self._time.remaining_s > needed_s
         if not is_enough:
-            self.remark = self._time_up_sentence()
+            self.remark = self._time.sentence(self._ledger.counted, self._study.search.n_trials)
         return is_enough
-
-    def _is_time_up(self) -> bool:
-        if self._remaining_s() > 0:
-            return False
-        self.remark = self._time_up_sentence()
-        return True
-
-    def _time_up_sentence(self) -> str:
-        counted, total = self._ledger.counted, self._study.search.n_trials
-        return f"the time of this run ({self._study.search.timeout_s:g} s) is up after {counted} of {total} trials"
 
     def _start(self, optuna_study: optuna.Study, claim: Claim) -> bool:
         """Start the next trial; False where there is none."""
@@ -265,13 +272,13 @@ class Coordinator:
         """Return how the search stands."""
         ledger, search = self._ledger, self._study.search
         left, expected_s = search.n_trials - ledger.counted, ledger.expected_s()
-        left_s = None if expected_s is None else min(left * expected_s / self._executor.slots, self._remaining_s())
+        left_s = None if expected_s is None else min(left * expected_s / self._executor.slots, self._time.remaining_s)
         return Snapshot(
             total=search.n_trials,
             endings=ledger.endings,
             running=list(self._running.values()),
             best=ledger.best,
-            elapsed_s=time.monotonic() - self._started_s,
+            elapsed_s=self._time.elapsed_s,
             left_s=left_s,
             last=self._last,
         )

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import json
 import warnings
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -12,8 +14,9 @@ import optuna
 from optuna.storages import BaseStorage
 from optuna.trial import FrozenTrial
 
-from resnas.errors import InputError
+from resnas.errors import InputError, ResnasError
 from resnas.search.advisory import one_at_a_time
+from resnas.search.patience import causes, is_database_error, root_message
 from resnas.search.storage import locate, open_storage, refusal, refuse_network_file_system
 from resnas.study import Study, changes
 
@@ -53,6 +56,24 @@ def open_study(study: Study) -> optuna.Study:
     except Exception as error:
         raise refusal(location, error) from error
     return optuna_study
+
+
+@contextlib.contextmanager
+def writing(study: Study) -> Iterator[None]:
+    """Make a sentence of what keeps a search from writing: a full disk, a storage that is gone. Raises ResnasError."""
+    try:
+        yield
+    except ResnasError:
+        raise
+    except Exception as error:
+        is_database = isinstance(error, optuna.exceptions.StorageInternalError) or is_database_error(error)
+        if not is_database and not isinstance(error, OSError):
+            raise
+        what = locate(study).shown if is_database else str(study.results_folder)
+        cause = str(next((one for one in causes(error) if isinstance(one, OSError)), None) or root_message(error))
+        raise ResnasError(
+            f"cannot write to {what}: {cause}. What was recorded is safe; when this is mended, the same command goes on"
+        ) from error
 
 
 def load_trials(study: Study) -> list[FrozenTrial]:

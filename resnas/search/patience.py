@@ -58,6 +58,19 @@ def is_transient(error: BaseException) -> bool:
     return found.connection_invalidated or isinstance(found, (OperationalError, InterfaceError))
 
 
+def is_database_error(error: BaseException) -> bool:
+    """Whether a database refused or could not do something."""
+    from sqlalchemy.exc import DBAPIError
+
+    return any(isinstance(one, DBAPIError) for one in causes(error))
+
+
+def root_message(error: BaseException) -> str:
+    """Return the first line of what the driver, or else the first cause, says."""
+    root = list(causes(error))[-1]
+    return str(getattr(root, "orig", None) or root).strip().partition("\n")[0]
+
+
 class PatientStorage(RDBStorage):
     """An RDBStorage whose calls wait for a database that is away, up to `PATIENCE_S`, and then raise a ResnasError."""
 
