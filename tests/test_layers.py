@@ -40,6 +40,7 @@ DOORS = {
     "typer": {"cli"},
     "rich": {"cli"},
     "yaml": {"yaml_file", "files"},
+    "ray": {"executor"},
 }
 
 
@@ -86,7 +87,7 @@ def test_each_heavy_library_has_its_doors(library):
     assert users == DOORS[library]
 
 
-HEAVY = ("torch", "lightning", "sklearn", "plotly", "optuna", "pandas", "numpy")
+HEAVY = ("torch", "lightning", "sklearn", "plotly", "optuna", "pandas", "numpy", "ray")
 
 
 def loaded(code: str) -> set[str]:

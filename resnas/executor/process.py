@@ -60,10 +60,10 @@ def _run(spec: TrialSpec, report: Callable[[int, dict[str, float]], bool], start
     except BaseException as error:
         traceback.print_exc()
         words = f"{type(error).__name__}: {error}".strip().split("\n")[0]
-        return TrialResult.failure(_cause(error), words)
+        return TrialResult.failure(cause_of(error), words)
 
 
-def _cause(error: BaseException) -> Cause:
+def cause_of(error: BaseException) -> Cause:
     """Say what kind of failure an exception is; torch has its own words for memory on the host and on a GPU."""
     if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
         return "disk full"
