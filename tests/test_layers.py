@@ -21,7 +21,7 @@ LAYERS = [
     {"model"},
     {"study"},
     {"comparison"},
-    {"fingerprint", "results", "space", "trial"},
+    {"fingerprint", "results", "space", "trial", "placement"},
     {"by_name", "cost"},
     {"tasks", "architecture"},
     {"problems", "residual"},

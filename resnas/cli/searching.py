@@ -17,7 +17,7 @@ from rich.progress import Progress, SpinnerColumn, TextColumn
 from resnas.cli.live import LiveView
 from resnas.cli.showing import print_best, print_rankings
 from resnas.cli.tables import make_console
-from resnas.executor import LocalExecutor
+from resnas.executor import make_executor
 from resnas.search import Coordinator, load_trials
 from resnas.study import Study
 
@@ -30,7 +30,7 @@ def run_search(path: Path, overrides: list[str]) -> None:
     """Search, then analyse and report."""
     study = Study.load(path, overrides)
     console = make_console()
-    executor = LocalExecutor(study.search.workers, study.search.threads_per_trial)
+    executor = make_executor(study)
     with LiveView(study.budget.steps) as view:
         coordinator = Coordinator(study, executor, view)
         trials = f"{study.search.n_trials} trials of {study.budget.steps} steps on {study.task_name}"
