@@ -1,6 +1,10 @@
-"""One small study, really searched once per test session, for the tests that look at results."""
+"""What several tests use: one small study, really searched once per session; one Ray cluster of several nodes; and the
+rule for what a machine lacks.
+"""
 
+import importlib.util
 import os
+import tempfile
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # two OpenMP jobs on two cores slow each other tenfold
 
@@ -25,6 +29,28 @@ task: {khop: {length: 16, max_hops: 2}}
 budget: {steps: 6, batch_size: 4, validations: 2, validation_batches: 2, measure_at: [0.5, 1.0]}
 search: {sampler: grid, n_trials: 4, seed: 1}
 """
+
+
+def need(component: str, there: bool) -> None:
+    """Skip a test whose component this machine lacks; fail it where RESNAS_TEST_EVERYTHING is set, as in CI."""
+    if not there:
+        reason = f"needs {component}"
+        pytest.fail(reason) if os.environ.get("RESNAS_TEST_EVERYTHING") else pytest.skip(reason)
+
+
+@pytest.fixture(scope="session")
+def cluster():
+    """Return a Ray cluster whose head has one CPU; tests add nodes to it, and remove them."""
+    need("ray", importlib.util.find_spec("ray") is not None)
+    from ray.cluster_utils import Cluster
+
+    # Not tmp_path: the paths of Ray's sockets must be short
+    with tempfile.TemporaryDirectory(prefix="ray-", dir="/tmp") as folder, pytest.MonkeyPatch.context() as patch:
+        patch.setenv("RAY_TMPDIR", folder)
+        patch.setenv("RAY_USAGE_STATS_ENABLED", "0")
+        made = Cluster(initialize_head=True, head_node_args={"num_cpus": 1, "include_dashboard": False})
+        yield made
+        made.shutdown()
 
 
 @pytest.fixture(scope="session")

@@ -54,7 +54,7 @@ class Cluster:
             raise
 
     def close(self) -> None:
-        """Leave the cluster; end it where it was started here. It may be called again."""
+        """Leave the cluster; end it where it was started here."""
         self.ray.shutdown()
         self._remove_files()
 

@@ -78,6 +78,7 @@ class RayExecutor:
         """Trials that wait for a slot."""
         self._grown_s = self._last_slot_s = time.monotonic()
         self._start_error = ""
+        self._stopped = False
         self._cluster = Cluster(address, names)
         self._ray = self._cluster.ray
         self._actor_class = self._ray.remote(
@@ -134,7 +135,13 @@ class RayExecutor:
                 self._calls[slot.actor.proceed.remote(number, prune)] = slot
 
     def stop(self) -> None:
-        """Kill every slot, and its trial with it; leave the cluster, and end it where it was started here."""
+        """Kill every slot, and its trial with it; leave the cluster, and end it where it was started here.
+
+        After that this executor is of no use; to stop it again does nothing.
+        """
+        if self._stopped:
+            return
+        self._stopped = True
         for slot in [*self._slots, *self._starting.values()]:
             self._kill(slot)
         for waiting in (self._slots, self._starting, self._calls, self._queue):
