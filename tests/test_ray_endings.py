@@ -157,6 +157,10 @@ def test_call_runs_on_a_node_and_brings_input_errors_back(executor):
         executor.call(inspect_task, {"text": {"corpus": "nothing-here-*.txt"}})
 
 
+def test_a_trial_without_a_share_of_a_gpu_sees_none(executor):
+    assert executor.call(os.getenv, "CUDA_VISIBLE_DEVICES") == ""
+
+
 def test_a_trial_starts_within_a_second(executor, tmp_path):
     times = []
     for number in range(3):
