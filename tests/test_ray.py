@@ -1,7 +1,9 @@
 """What can be said of the Ray executor without a cluster: refusals in a sentence, the code it sends, lost slots."""
 
+import contextlib
 import importlib.util
 import os
+import socket
 import subprocess
 import sys
 import time
@@ -34,6 +36,14 @@ def test_a_cluster_that_cannot_be_reached_is_a_sentence_within_seconds(ray):
     assert time.monotonic() - started_s < 5
 
 
+def test_what_is_no_ray_cluster_is_a_sentence_within_seconds(ray, monkeypatch):
+    monkeypatch.setattr("resnas.executor.cluster.ANSWER_S", 0.5)
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        address = f"127.0.0.1:{server.getsockname()[1]}"
+        with pytest.raises(InputError, match=f"what listens at {address} does not answer as a Ray cluster does"):
+            Cluster(address, [])
+
+
 @pytest.mark.parametrize("address", ["here", "ray://127.0.0.1:10001", "127.0.0.1:", "host:6379/x"])
 def test_an_address_of_another_form_is_a_sentence(ray, address):
     with pytest.raises(InputError, match=f"must be host:port, or auto .* not '{address}'"):
@@ -61,6 +71,41 @@ def test_a_share_of_more_than_one_gpu_is_refused():
     )
     assert done.returncode == 2
     assert "search.gpus_per_trial" in done.stderr
+
+
+def test_a_missing_or_wrong_token_is_a_sentence_within_seconds(ray, monkeypatch, tmp_path):
+    """The head alone, without a node: it is what asks for the token."""
+    monkeypatch.setenv("RAY_AUTH_MODE", "token")
+    monkeypatch.setenv("RAY_AUTH_TOKEN", "0123456789abcdef" * 4)
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    folder = Path(ray.__file__).parent / "core" / "src" / "ray" / "gcs"
+    command = [
+        folder / "gcs_server",
+        f"--gcs_server_port={port}",
+        f"--log_dir={tmp_path}",
+        "--node-ip-address=127.0.0.1",
+    ]
+    command += ["--config_list=e30=", "--session-name=test"]
+    with (tmp_path / "output").open("w") as output, subprocess.Popen(command, stdout=output, stderr=output) as head:
+        try:
+            wait_for_port(port)
+            for mode, token in (("disabled", ""), ("token", "fedcba9876543210" * 4), ("token", "")):
+                monkeypatch.setenv("RAY_AUTH_MODE", mode)
+                monkeypatch.setenv("RAY_AUTH_TOKEN", token)
+                with pytest.raises(InputError, match="its token is missing or wrong; set RAY_AUTH_MODE"):
+                    Cluster(f"127.0.0.1:{port}", [])
+        finally:
+            head.kill()
+
+
+def wait_for_port(port: int) -> None:
+    deadline = time.monotonic() + 20
+    while time.monotonic() < deadline:
+        with contextlib.suppress(OSError):
+            return socket.create_connection(("127.0.0.1", port), 1).close()
+        time.sleep(0.1)
+    raise AssertionError("the head did not start")
 
 
 def test_lost_slots_are_classified(ray):

@@ -10,6 +10,8 @@ import os
 import shutil
 import signal
 import socket
+import subprocess
+import sys
 import tempfile
 import threading
 from collections.abc import Iterable, Iterator
@@ -21,6 +23,12 @@ from resnas.executor.shipping import stage
 
 REACHABLE_S = 5.0
 """How long a cluster may take to accept a connection."""
+ANSWER_S = 15.0
+"""How long it may take to answer, the start of the process that asks included."""
+SIGN_OF_LIFE = (
+    "import sys; from ray._raylet import GcsClient; GcsClient(address=sys.argv[1]).check_alive([], timeout=5)"
+)
+"""An inner name of Ray's, which may be gone in a later version: then nothing is asked, and Ray says what is wrong."""
 LOCAL = "local"
 """What Ray calls a cluster that is started on this machine and ends with this process."""
 
@@ -71,6 +79,8 @@ def _connect(address: str, names: Iterable[str], files: str | None) -> Any:
         raise InputError("the executor `ray` needs Ray; install it with: pip install 'resnas[ray]'") from None
     if ray.is_initialized():
         raise ResnasError("this process is connected to a Ray cluster already; disconnect with ray.shutdown() first")
+    if address not in (LOCAL, "auto"):
+        _check_answers(address)
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
     os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")  # a slot hides GPUs itself; no warning about it
     local: dict[str, Any] = {"include_dashboard": False, "_temp_dir": files} if address == LOCAL else {}
@@ -103,6 +113,23 @@ def _check_reachable(address: str) -> None:
         raise InputError(f"no Ray cluster answers at {address} ({cause}); was it started with ray start?") from error
 
 
+def _check_answers(address: str) -> None:
+    """Ask for a sign of life, in a process of its own: Ray would try for minutes, or abort without a token file.
+
+    Raises:
+        InputError: it does not answer as Ray does, or wants another token.
+    """
+    try:
+        done = subprocess.run([sys.executable, "-c", SIGN_OF_LIFE, address], capture_output=True, timeout=ANSWER_S)
+    except subprocess.TimeoutExpired:
+        raise InputError(f"what listens at {address} does not answer as a Ray cluster does") from None
+    if b"InvalidAuthToken" in done.stderr or b"AuthenticationError" in done.stderr or b"AUTH_TOKEN" in done.stderr:
+        raise InputError(
+            f"the Ray cluster at {address} refuses this process, as its token is missing or wrong; set RAY_AUTH_MODE, "
+            "and RAY_AUTH_TOKEN_PATH where the token is not in ~/.ray/auth_token, as on the cluster"
+        )
+
+
 def _refusal(address: str, error: BaseException) -> str:
     """Say in one sentence why Ray refused."""
     text = str(error)
@@ -112,8 +139,8 @@ def _refusal(address: str, error: BaseException) -> str:
             f"the Ray cluster at {address} has other versions ({', '.join(versions[:2])}) than this process "
             f"({', '.join(versions[2:])}); they must be the same"
         )
-    words = " ".join(text.split()) or type(error).__name__
-    return f"cannot use the Ray cluster at {address}: {words}"
+    first = " ".join(text.split()).split(". ")[0].rstrip(".") or type(error).__name__
+    return f"cannot use the Ray cluster at {address}: {first}"
 
 
 @contextlib.contextmanager
