@@ -154,6 +154,8 @@ class RayExecutor:
         Raises:
             ResnasError: what the function raised; an InputError stays one.
         """
+        if not self._slots:
+            self._wait_for_slots()
         slot = min(self._slots, key=lambda one: one.number is not None)
         try:
             error, value = self._ray.get(slot.actor.call.remote(function, *arguments))
