@@ -18,8 +18,8 @@ PASSWORD = "sw0rdf1sh-" + secrets.token_hex(4)
 def missing() -> str:
     """Return what is missing for a server; empty where nothing is."""
     if _program("initdb") is None:
-        return "PostgreSQL is not installed"
-    return "" if importlib.util.find_spec("psycopg") else "psycopg is not installed (pip install 'resnas[postgres]')"
+        return "PostgreSQL (initdb)"
+    return "" if importlib.util.find_spec("psycopg") else "psycopg (pip install 'resnas[postgres]')"
 
 
 def _program(name: str) -> str | None:

@@ -1,11 +1,12 @@
 """Report and dashboard in a real headless Chromium: pages load, figures are drawn, the console stays silent."""
 
-import os
+import importlib.util
 import shutil
 import threading
 import time
 
 import pytest
+from conftest import need
 
 from resnas.analysis import analyse
 from resnas.dashboard import address, exposure_warning, is_loopback, open_server, publish
@@ -30,10 +31,10 @@ CHROMIUM, CHROMEDRIVER = shutil.which("chromium"), shutil.which("chromedriver")
 @pytest.fixture
 def browse(tmp_path):
     """Return a function that opens an address in a window of a size."""
-    if not (CHROMIUM and CHROMEDRIVER):
-        reason = "needs chromium and chromedriver"
-        pytest.fail(reason) if os.environ.get("CI") else pytest.skip(reason)
-    webdriver = pytest.importorskip("selenium.webdriver")
+    need("chromium and chromedriver", bool(CHROMIUM and CHROMEDRIVER))
+    need("selenium", importlib.util.find_spec("selenium") is not None)
+    from selenium import webdriver
+
     opened = []
 
     def open_page(url: str, size: tuple[int, int] = DESKTOP):

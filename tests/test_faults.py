@@ -258,22 +258,6 @@ def test_a_trial_that_hangs_in_c_code_ends_with_its_coordinator(make):
     assert not alive
 
 
-def mounted(size: str, folder: Path) -> bool:
-    folder.mkdir()
-    done = subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={size}", "tmpfs", str(folder)], capture_output=True)
-    return done.returncode == 0
-
-
-@pytest.fixture
-def small_disk(tmp_path):
-    """Return a folder on a disk of eight megabytes."""
-    folder = tmp_path / "disk"
-    if not mounted("8m", folder):
-        pytest.skip("mounting a small disk is not permitted here")
-    yield folder
-    subprocess.run(["umount", "-l", str(folder)], check=True)
-
-
 @pytest.mark.parametrize("free_kib", [2000, 900, 400, 150])
 def test_a_full_disk_stops_the_search_with_a_sentence_and_it_goes_on_when_there_is_room(make, small_disk, free_kib):
     settings = settings_with("random", "12, min_free_gib: 0.0")

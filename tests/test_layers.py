@@ -42,6 +42,7 @@ DOORS = {
     "typer": {"cli"},
     "rich": {"cli"},
     "yaml": {"yaml_file", "files"},
+    "ray": {"executor"},
 }
 
 
@@ -88,7 +89,7 @@ def test_each_heavy_library_has_its_doors(library):
     assert users == DOORS[library]
 
 
-HEAVY = ("torch", "lightning", "sklearn", "plotly", "optuna", "pandas", "numpy")
+HEAVY = ("torch", "lightning", "sklearn", "plotly", "optuna", "pandas", "numpy", "ray")
 
 
 def loaded(code: str) -> set[str]:

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import optuna
 import pytest
+from conftest import need
 from optuna.distributions import FloatDistribution
 from optuna.exceptions import UpdateFinishedTrialError
 from optuna.trial import TrialState, create_trial
@@ -33,10 +34,7 @@ from resnas.study import Study
 @pytest.fixture(scope="module")
 def server():
     """A server that the tests may stop and start."""
-    if reason := missing():
-        if os.environ.get("RESNAS_TEST_EVERYTHING"):
-            pytest.fail(reason)
-        pytest.skip(reason)
+    need(missing(), not missing())
     running = Server()
     yield running
     running.remove()

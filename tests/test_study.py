@@ -217,7 +217,7 @@ def test_a_seed_is_the_head_of_sha256():
 TASK = "text: {context: 32}"
 BAD = [
     ("n_trials: 8", "n_trials: 0", [":11: search.n_trials", "a whole number of at least 1", "not 0"]),
-    ("n_trials: 8", "trials: 8", [":11: search.trials", "unknown key 'trials'", "known: sampler", "mean 'n_trials'?"]),
+    ("n_trials: 8", "trials: 8", [":11: search.trials", "unknown key 'trials'", "known: workers", "mean 'n_trials'?"]),
     ("sampler: tpe", "sampler: tp", [":10: search.sampler", "'tpe', 'random', 'grid' or 'nsga2'", "not 'tp'"]),
     ("sampler: tpe", "sampler: grid", [":10: search.sampler", "discrete space", "training.learning_rate"]),
     ("sampler: tpe", "memory_limit_gib: 0", [":10: search.memory_limit_gib", "a number above 0 or null", "not 0"]),

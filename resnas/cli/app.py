@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import enum
+import json
 from pathlib import Path
 from typing import Annotated
 
@@ -20,6 +21,13 @@ app = typer.Typer(
     epilog="Example: [bold]python cli.py search[/bold] runs the quickstart study. "
     "Exit codes: 0 done, 1 failed, 2 wrong input, 130 interrupted.",
 )
+
+
+class ExecutorName(str, enum.Enum):
+    """Where trials run."""
+
+    local = "local"
+    ray = "ray"
 
 
 class Format(str, enum.Enum):
@@ -59,12 +67,27 @@ def options(
         "search",
         "search studies/khop.yaml --workers 2 --timeout 1h30m",
         "search --set search.n_trials=200 --set budget.steps=1000 studies/quickstart.yaml",
+        "search --executor ray --ray-address 10.0.0.1:6379 --gpus-per-trial 0.5",
     )
 )
 def search(
     study: StudyFile = DEFAULT_STUDY,
     workers: Annotated[
         int | None, typer.Option(min=1, help="Trials at the same time; default: one per core or GPU.")
+    ] = None,
+    executor: Annotated[ExecutorName | None, typer.Option(help="This machine (the default), or a Ray cluster.")] = None,
+    ray_address: Annotated[
+        str | None,
+        typer.Option(
+            metavar="HOST:PORT",
+            help="Of a Ray cluster; auto: the one on this machine. Default: RAY_ADDRESS, or else a new local one.",
+        ),
+    ] = None,
+    cpus_per_trial: Annotated[
+        float | None, typer.Option(help="Of its Ray node; default: the threads of a trial.")
+    ] = None,
+    gpus_per_trial: Annotated[
+        float | None, typer.Option(help="Share of one GPU of its Ray node, 0 to 1; default: 0, no GPU.")
     ] = None,
     n_trials: Annotated[
         int | None, typer.Option(min=1, help="Trials of the study in all, those of earlier runs included.")
@@ -99,6 +122,10 @@ def search(
         "n_trials": n_trials,
         "timeout_s": timeout and seconds(timeout, "--timeout"),
         "max_failures": max_failures,
+        "executor": executor and executor.value,
+        "ray_address": ray_address and json.dumps(ray_address),
+        "cpus_per_trial": cpus_per_trial,
+        "gpus_per_trial": gpus_per_trial,
     }
     given = [f"search.{name}={value}" for name, value in options.items() if value is not None]
     run_search(study, [*(overrides or []), *given], new_study, extend)

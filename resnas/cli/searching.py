@@ -20,7 +20,7 @@ from resnas.cli.live import LiveView
 from resnas.cli.showing import print_best, print_rankings
 from resnas.cli.tables import make_console
 from resnas.errors import InputError
-from resnas.executor import LocalExecutor
+from resnas.executor import make_executor
 from resnas.passwords import without_passwords
 from resnas.search import Coordinator, load_trials
 from resnas.study import Study
@@ -37,7 +37,7 @@ def run_search(path: Path, overrides: list[str], new_study: str | None = None, e
     if new_study is not None:
         study = Study.load(_copied(path, new_study), overrides)
         console.print(f"A study of its own, on which later commands go on: [bold]{study.path}[/bold]", soft_wrap=True)
-    executor = LocalExecutor(study.search.workers, study.search.threads_per_trial)
+    executor = make_executor(study)
     with LiveView(study.budget.steps) as view:
         coordinator = Coordinator(study, executor, view, extension)
         trials = f"{study.search.n_trials} trials of {study.budget.steps} steps on {study.task_name}"

@@ -37,8 +37,9 @@ class Ended:
 class Executor(Protocol):
     """Runs trials somewhere."""
 
-    slots: int
-    """Trials that may run at the same time."""
+    @property
+    def slots(self) -> int:
+        """Trials that may run at the same time, at least one; it may change, as machines come and go."""
 
     def submit(self, number: int, spec: TrialSpec, limits: Limits) -> str:
         """Start a trial; return where it runs (host and process), for people."""

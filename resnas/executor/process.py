@@ -77,10 +77,10 @@ def _run(spec: TrialSpec, report: Callable[[int, dict[str, float]], bool], start
 def _failure(error: BaseException) -> TrialResult:
     """Name a failure and quote the exception."""
     words = f"{type(error).__name__}: {error}".strip().split("\n")[0]
-    return TrialResult.failure(_cause(error), words)
+    return TrialResult.failure(cause_of(error), words)
 
 
-def _cause(error: BaseException) -> Cause:
+def cause_of(error: BaseException) -> Cause:
     """Say what kind of failure an exception is, by itself or by those behind it.
 
     What lies behind it counts because an exception while clearing up after a full disk or memory hides the first one.

@@ -11,6 +11,7 @@ from resnas.problems import given
 from resnas.record import Count, CountOrZero, NonNegative, Positive, Record, Share
 from resnas.results import Direction
 from resnas.space.model import FormatVersion
+from resnas.study.placement import Placement
 
 
 def _names(value: Any) -> Any:
@@ -57,7 +58,7 @@ class Budget(Record):
     has it, float32 on a CPU, where bfloat16 pays from a width of about 128 if the processor multiplies it natively."""
 
 
-class Search(Record):
+class Search(Placement):
     """How architectures are chosen and trials are run."""
 
     sampler: Literal["tpe", "random", "grid", "nsga2"] = "tpe"
@@ -74,16 +75,12 @@ class Search(Record):
     """Share of the trials, the first ones, that are drawn at random, because adaptive sampling biases a ranking."""
     seed: CountOrZero = 0
     """All other seeds derive from this one."""
-    workers: Count | None = None
-    """Trials at the same time; null is one per core."""
     trial_timeout_s: Positive = 3600.0
     """Seconds after which a trial is ended."""
     timeout_s: Positive | None = None
     """Seconds after which a run of the search ends, trials under way included; null is no limit."""
     memory_limit_gib: Positive | None = None
     """Most memory of one trial in GiB, its child processes included; null is no limit."""
-    threads_per_trial: Count = 1
-    """CPU threads of one trial."""
     retries: CountOrZero = 1
     """How often a trial is run again that ended for a reason outside it (killed by a signal, its node lost)."""
     max_failures: Count = 8
