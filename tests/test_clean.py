@@ -39,7 +39,9 @@ def study(finished_study, tmp_path) -> Study:
 
 
 def files(study: Study) -> set[str]:
-    return {str(path.relative_to(study.results_folder)) for path in study.results_folder.rglob("*") if path.is_file()}
+    """Return all files but those that SQLite makes and removes beside its own."""
+    every = [path for path in study.results_folder.rglob("*") if path.is_file() and "study.db-" not in path.name]
+    return {str(path.relative_to(study.results_folder)) for path in every}
 
 
 def ranked(study: Study) -> list[int]:

@@ -116,18 +116,8 @@ def test_what_is_taken_up_is_what_the_definition_says(tmp_path_factory, points, 
         leave(study, number)
     order = sorted(range(len(points)), key=lambda one: (beaten(points[one]), points[one][0], one))
     needless = KeptCheckpoints(study, trials).needless
-    front = [one for one in order if not beaten(points[one])]
     kept = set(range(len(points))) - set(needless)
-    assert len(kept) == min(keep, len(points))
-    if len(front) <= keep:
-        assert kept >= set(front)
-    # while the trials come one by one, a front that was longer than `keep` may have lost some that would be kept now
-    if all(len(_front(points[:end])) <= keep for end in range(1, len(points) + 1)):
-        assert kept >= set(front[:keep])
-
-
-def _front(points: list[tuple]) -> list[tuple]:
-    return [one for one in points if not any(o != one and o[0] <= one[0] and o[1] <= one[1] for o in points)]
+    assert kept == set(order[:keep])
 
 
 def test_earlier_runs_are_taken_up_and_tidied(study):

@@ -10,7 +10,7 @@ import torch
 from test_executor import ending, spec
 
 from resnas.executor import Limits, LocalExecutor
-from resnas.executor.process import _cause
+from resnas.executor.process import cause_of
 
 
 @pytest.fixture(scope="module")
@@ -30,7 +30,7 @@ def fill(folder: Path, left_kib: int) -> Path:
 
 
 @pytest.mark.parametrize("left_kib", [0, 8, 24, 64])
-def test_a_trial_on_a_full_disk_fails_with_that_cause(executor, small_disk, left_kib):
+def test_a_trial_on_a_full_disk_fails_with_thatcause_of(executor, small_disk, left_kib):
     """From a disk on which not even the log can be begun, to one with room for the logs but not for a checkpoint."""
     ballast = fill(small_disk, left_kib)
     executor.submit(1, spec(small_disk / "trial"), Limits())
@@ -64,13 +64,13 @@ def raised(raiser) -> BaseException:
 def test_torch_s_own_words_for_a_full_disk(small_disk):
     fill(small_disk, 64)
     model = {"weights": torch.zeros(200_000)}
-    assert _cause(raised(lambda: torch.save(model, small_disk / "model.pt"))) == "disk full"
+    assert cause_of(raised(lambda: torch.save(model, small_disk / "model.pt"))) == "disk full"
 
     class Full(io.BytesIO):
         def write(self, content):
             raise OSError(errno.EDQUOT, "Disk quota exceeded")
 
-    assert _cause(raised(lambda: torch.save(model, Full()))) == "disk full"
+    assert cause_of(raised(lambda: torch.save(model, Full()))) == "disk full"
 
 
 def test_the_first_exception_counts_also_where_a_second_one_hides_it():
@@ -86,10 +86,10 @@ def test_the_first_exception_counts_also_where_a_second_one_hides_it():
         except RuntimeError as error:
             raise ValueError("the logger has failed") from error
 
-    assert _cause(raised(hide)) == _cause(raised(wrap)) == "disk full"
+    assert cause_of(raised(hide)) == cause_of(raised(wrap)) == "disk full"
     endless = ValueError("a")
-    endless.__cause__ = RuntimeError("b")
-    endless.__cause__.__context__ = endless
-    assert _cause(endless) == "exception"
-    assert _cause(OSError(errno.EACCES, "Permission denied")) == "exception"
-    assert _cause(MemoryError()) == "out of memory"
+    endless._cause_of__ = RuntimeError("b")
+    endless._cause_of__.__context__ = endless
+    assert cause_of(endless) == "exception"
+    assert cause_of(OSError(errno.EACCES, "Permission denied")) == "exception"
+    assert cause_of(MemoryError()) == "out of memory"

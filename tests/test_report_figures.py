@@ -148,7 +148,7 @@ def material(*rows: dict, objectives: dict | None = None) -> Material:
     """Return material whose compared rows are given; the study is only asked for its objectives and families."""
     one = object.__new__(Material)
     objectives = objectives or {"val_loss": "minimize"}
-    study = SimpleNamespace(objectives=objectives, directions=objectives)
+    study = SimpleNamespace(objectives=objectives, directions=objectives, limits={})
     one.__dict__.update(study=study, trials=(), rows=list(rows), compared=list(rows))
     return one
 

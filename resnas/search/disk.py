@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import shutil
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 
 from optuna.trial import FrozenTrial
@@ -44,13 +44,16 @@ class KeptCheckpoints:
         trials = list(trials)
         recorded = {trial.number: Recorded.of(trial) for trial in trials}
         ended = {(one.key, one.replicate) for one in recorded.values() if one.ending in COUNTED}
-        fallen = set()
+        complete = {
+            one.number: one.values for one in trials if recorded[one.number].ending == "complete" and one.values
+        }
+        fallen = set(self._best.add(complete))
         for trial in trials:
             one = recorded[trial.number]
             run = one.key, one.replicate
-            if one.ending == "complete" and trial.values:
-                fallen |= set(self._best.add(trial.number, trial.values))
-            elif one.key and one.ending in ("interrupted", "retried", "running") and run not in ended:
+            if trial.number in complete:
+                continue
+            if one.key and one.ending in ("interrupted", "retried", "running") and run not in ended:
                 fallen |= self._wait(trial.number, run)
             else:
                 fallen.add(trial.number)
@@ -85,7 +88,7 @@ class KeptCheckpoints:
         """
         before = self._waiting.pop((key, replicate), number)
         fallen = {before} - {number}
-        fallen |= {number} if values is None else set(self._best.add(number, values))
+        fallen |= {number} if values is None else set(self._best.add({number: values}))
         self._delete(fallen)
 
     def _wait(self, number: int, run: Run) -> set[int]:
@@ -114,13 +117,14 @@ class _Best:
         """Of all complete trials, whether their checkpoints are kept or not."""
         self._kept: dict[int, list[float]] = {}
 
-    def add(self, number: int, values: Sequence[float]) -> list[int]:
-        """Take up a complete trial; return the trials, it itself perhaps among them, that are not among the best."""
-        point = [sign * value for sign, value in zip(self._signs, values, strict=True)]
-        if not any(dominates(other, point) for other in self._front.values()):
-            self._front = {one: other for one, other in self._front.items() if not dominates(point, other)}
-            self._front[number] = point
-        self._kept[number] = point
+    def add(self, complete: Mapping[int, Sequence[float]]) -> list[int]:
+        """Take up complete trials, by number with their values; return those of all that are not among the best."""
+        for number, values in complete.items():
+            point = [sign * value for sign, value in zip(self._signs, values, strict=True)]
+            if not any(dominates(other, point) for other in self._front.values()):
+                self._front = {one: other for one, other in self._front.items() if not dominates(point, other)}
+                self._front[number] = point
+            self._kept[number] = point
         order = sorted(self._kept, key=lambda one: (one not in self._front, self._kept[one][0], one))
         for fallen in order[self._keep :]:
             del self._kept[fallen]
