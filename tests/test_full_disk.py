@@ -30,7 +30,7 @@ def fill(folder: Path, left_kib: int) -> Path:
 
 
 @pytest.mark.parametrize("left_kib", [0, 8, 24, 64])
-def test_a_trial_on_a_full_disk_fails_with_thatcause_of(executor, small_disk, left_kib):
+def test_a_trial_on_a_full_disk_fails_with_that_cause(executor, small_disk, left_kib):
     """From a disk on which not even the log can be begun, to one with room for the logs but not for a checkpoint."""
     ballast = fill(small_disk, left_kib)
     executor.submit(1, spec(small_disk / "trial"), Limits())

@@ -54,7 +54,6 @@ def trial_process(
             result = _failure(error)
         else:
             result = _run(spec, lambda step, metrics: _ask(channel, step, metrics), started_s)
-            sys.stdout.flush()
     kill_own_descendants()
     channel.send(result)
     channel.close()
