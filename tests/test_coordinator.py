@@ -42,6 +42,9 @@ class Playback:
             self.pending = [(other, step) for other, step in self.pending if other != number]
             self.pruned.add(number)
 
+    def abort(self):
+        pass
+
     def stop(self):
         self.running.clear()
 

@@ -5,6 +5,7 @@ import signal
 import subprocess
 import sys
 import textwrap
+import threading
 import time
 from pathlib import Path
 
@@ -178,3 +179,16 @@ def alive(pid: int) -> bool:
     """Is there such a process that is not a zombie?"""
     status = Path(f"/proc/{pid}/status")
     return status.exists() and "State:\tZ" not in status.read_text()
+
+
+def test_a_call_can_be_given_up(tmp_path):
+    """As Ctrl-C does while data are read; what reads them is gone."""
+    from resnas.executor import Aborted
+
+    executor = LocalExecutor(workers=1)
+    threading.Timer(1.0, executor.abort).start()
+    started = time.monotonic()
+    with pytest.raises(Aborted):
+        executor.call(time.sleep, 600)
+    assert time.monotonic() - started < 5
+    executor.stop()

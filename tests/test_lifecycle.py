@@ -66,6 +66,9 @@ class Scripted:
         result = self.play(*self.specs[event])
         return [Ended(event, replace(result, state="pruned", reason="pruned") if self.prune.get(event) else result)]
 
+    def abort(self):
+        pass
+
     def stop(self):
         self.queue.clear()
 

@@ -113,7 +113,7 @@ def test_lost_slots_are_classified(ray):
     assert lost(errors.ActorDiedError(), "here").cause == "node lost"
     assert lost(errors.ActorUnavailableError("socket closed", None), "here").cause == "node lost"
     assert lost(errors.NodeDiedError("gone"), "here").cause == "node lost"
-    assert lost(errors.OutOfMemoryError("killed due to memory pressure"), "here").cause == "killed"
+    assert lost(errors.OutOfMemoryError("killed due to memory pressure"), "here").cause == "out of memory"
     assert lost(errors.RaySystemError("broken"), "here").cause == "exception"
 
 

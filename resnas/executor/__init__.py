@@ -6,8 +6,8 @@ nodes need, `slot` runs there. `choice` makes the executor that a study asks for
 """
 
 from resnas.executor.choice import make_executor
-from resnas.executor.events import Ended, Executor, Limits, Reported
+from resnas.executor.events import Aborted, Ended, Executor, Limits, Reported
 from resnas.executor.local import LocalExecutor
 from resnas.executor.process import inspect_task
 
-__all__ = ["Ended", "Executor", "Limits", "LocalExecutor", "Reported", "inspect_task", "make_executor"]
+__all__ = ["Aborted", "Ended", "Executor", "Limits", "LocalExecutor", "Reported", "inspect_task", "make_executor"]

@@ -164,3 +164,18 @@ def _silence(ray: Any) -> None:
     """
     if hasattr(ray._private.worker, "print_to_stdstream"):
         ray._private.worker.print_to_stdstream = lambda *arguments, **options: None
+
+
+def room(node: dict[str, Any], needs: dict[str, float]) -> int:
+    """Return how many trials a node has room for, other work on it not counted."""
+    has = node["Resources"]
+    return min(int(has.get(kind, 0) / amount + 1e-9) for kind, amount in needs.items() if amount)
+
+
+def named(nodes: list[dict[str, Any]]) -> str:
+    """Return the nodes with what they have, for people."""
+    described = []
+    for node in nodes:
+        has = ", ".join(f"{node['Resources'].get(kind, 0):g} {kind}" for kind in ("CPU", "GPU"))
+        described.append(f"{node['NodeManagerHostname']} ({has})")
+    return "; ".join(described)

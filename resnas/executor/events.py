@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from resnas.errors import ResnasError
 from resnas.trial import TrialResult, TrialSpec
 
 
@@ -34,6 +35,10 @@ class Ended:
     result: TrialResult
 
 
+class Aborted(ResnasError):
+    """A call was given up, because the search was told to stop."""
+
+
 class Executor(Protocol):
     """Runs trials somewhere."""
 
@@ -54,4 +59,7 @@ class Executor(Protocol):
         """End all running trials at once, without events."""
 
     def call(self, function: Callable[..., Any], *arguments: Any) -> Any:
-        """Return `function(*arguments)`, computed where trials run. Raises its InputError."""
+        """Return `function(*arguments)`, computed where trials run. Raises its InputError, or Aborted."""
+
+    def abort(self) -> None:
+        """Let a `call` under way, and any to come, raise Aborted; may be called from a signal handler."""

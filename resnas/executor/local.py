@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from resnas.errors import ResnasError
-from resnas.executor.events import Ended, Limits, Reported
+from resnas.executor.events import Aborted, Ended, Limits, Reported
 from resnas.executor.group import Group, out_of_memory_kills
 from resnas.executor.process import call_process, trial_process
 from resnas.passwords import kept_from_children
@@ -24,6 +24,7 @@ from resnas.trial import TrialResult, TrialSpec
 
 PRELOADED = ["__main__", "resnas.executor", "resnas.train", "tensorboard.summary.writer.event_file_writer"]
 """Imported once by the fork server, so that a trial starts in a fraction of a second."""
+POLL_S = 0.1
 LOOK_EVERY_S = 1.0
 """How often the memory of a trial and its child processes is looked at."""
 
@@ -50,6 +51,7 @@ class LocalExecutor:
         self._context = multiprocessing.get_context("forkserver")
         self._context.set_forkserver_preload(PRELOADED)
         self._running: dict[int, _Running] = {}
+        self._aborted = False
         _start_fork_server()
 
     def submit(self, number: int, spec: TrialSpec, limits: Limits) -> str:
@@ -86,9 +88,15 @@ class LocalExecutor:
         """Return `function(*arguments)`, computed in a process that has torch loaded.
 
         Raises:
+            Aborted: `abort` was called.
             ResnasError: what the function raised; an InputError stays one.
         """
         process, channel = self._start(call_process, function, arguments)
+        while not channel.poll(POLL_S):
+            if self._aborted:
+                Group(process.pid).kill()
+                process.join()
+                raise Aborted("stopped while the data were being read")
         try:
             error, value = channel.recv()
         except EOFError:
@@ -98,6 +106,10 @@ class LocalExecutor:
         if error is not None:
             raise error
         return value
+
+    def abort(self) -> None:
+        """Give up a call."""
+        self._aborted = True
 
     def _start(self, target: Callable[..., None], *arguments: Any) -> tuple[Any, connection.Connection]:
         ours, theirs = self._context.Pipe()

@@ -15,13 +15,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from resnas.atomic import write_bytes
 from resnas.errors import InputError, ResnasError
-from resnas.executor.cluster import Cluster
-from resnas.executor.events import Ended, Limits, Reported
+from resnas.executor.cluster import Cluster, named, room
+from resnas.executor.events import Aborted, Ended, Limits, Reported
 from resnas.executor.process import cause_of
 from resnas.executor.slot import TOKEN, Files, Slot
 from resnas.trial import TrialResult, TrialSpec
 
+POLL_S = 0.2
 FIRST_SLOT_S = 60.0
 """How long to wait for room in the cluster before giving up."""
 ALL_SLOTS_S = 5.0
@@ -70,6 +72,7 @@ class RayExecutor:
         self._workers = workers
         self._needs = {"CPU": cpus_per_trial, "GPU": gpus_per_trial}
         self._slots: list[_RemoteSlot] = []
+        self._aborted = False
         self._starting: dict[Any, _RemoteSlot] = {}
         """Slots that do not answer yet, by the call that they will answer."""
         self._calls: dict[Any, _RemoteSlot] = {}
@@ -152,25 +155,34 @@ class RayExecutor:
         """Return `function(*arguments)`, computed on a node.
 
         Raises:
+            Aborted: `abort` was called.
             ResnasError: what the function raised; an InputError stays one.
         """
         if not self._slots:
             self._wait_for_slots()
         slot = min(self._slots, key=lambda one: one.number is not None)
+        answer = slot.actor.call.remote(function, *arguments)
+        while not self._ray.wait([answer], timeout=POLL_S)[0]:
+            if self._aborted:
+                raise Aborted("stopped while the data were being read")
         try:
-            error, value = self._ray.get(slot.actor.call.remote(function, *arguments))
+            error, value = self._ray.get(answer)
         except self._ray.exceptions.RayError as lost:
             raise ResnasError(f"a Ray node failed ({slot.place}): {_first_line(lost)}") from lost
         if error is not None:
             raise error
         return value
 
+    def abort(self) -> None:
+        """Give up a call; `stop` ends what computes it."""
+        self._aborted = True
+
     def _wait_for_slots(self) -> None:
         """Wait until the cluster has given at least one slot, and a little for the others."""
         nodes = self._nodes()
-        if not any(_room(node, self._needs) for node in nodes):
+        if not any(room(node, self._needs) for node in nodes):
             asked = ", ".join(f"{amount:g} {kind}" for kind, amount in self._needs.items() if amount)
-            raise InputError(f"no node of the Ray cluster has {asked} for a trial; there are: {_named(nodes)}")
+            raise InputError(f"no node of the Ray cluster has {asked} for a trial; there are: {named(nodes)}")
         self._grow(now=True)
         started_s = time.monotonic()
         while self._starting:
@@ -183,14 +195,14 @@ class RayExecutor:
         if not self._slots and self._start_error:
             raise ResnasError(f"no Ray node can run trials: {self._start_error}")
         if not self._slots:
-            raise ResnasError(f"the Ray cluster had no room for a trial in {FIRST_SLOT_S:g} s: {_named(nodes)}")
+            raise ResnasError(f"the Ray cluster had no room for a trial in {FIRST_SLOT_S:g} s: {named(nodes)}")
 
     def _grow(self, now: bool = False) -> None:
         """Ask for as many slots as the nodes have room for, which is more when a node has joined."""
         if not now and time.monotonic() - self._grown_s < GROW_EVERY_S:
             return
         self._grown_s = time.monotonic()
-        wanted = self._workers or sum(_room(node, self._needs) for node in self._nodes())
+        wanted = self._workers or sum(room(node, self._needs) for node in self._nodes())
         for _ in range(wanted - len(self._slots) - len(self._starting)):
             actor = self._actor_class.remote(*self._arguments)
             self._starting[actor.place.remote()] = _RemoteSlot(actor)
@@ -260,7 +272,7 @@ def lost(error: Exception, place: str) -> TrialResult:
     from ray.exceptions import NodeDiedError, ObjectLostError, OutOfMemoryError, RayActorError
 
     if isinstance(error, OutOfMemoryError) or "memory pressure" in str(error):
-        return TrialResult.failure("killed", f"by Ray, as the memory of its node was used up ({place})")
+        return TrialResult.failure("out of memory", f"killed by Ray, as the memory of its node was used up ({place})")
     if isinstance(error, RayActorError | NodeDiedError | ObjectLostError):
         return TrialResult.failure("node lost", f"the node, or the process there that looked after it, died ({place})")
     return TrialResult.failure("exception", f"{_first_line(error)} ({place})")
@@ -270,26 +282,10 @@ def _with_files(event: Ended, folder: Path, files: Files) -> Ended:
     """Write the files of a trial whose node does not share its folder; where that fails, so does the trial."""
     try:
         for name, content in files.items():
-            (folder / name).parent.mkdir(parents=True, exist_ok=True)
-            (folder / name).write_bytes(content)
+            write_bytes(folder / name, content)
     except OSError as error:
         return Ended(event.number, TrialResult.failure(cause_of(error), f"its files cannot be written: {error}"))
     return event
-
-
-def _room(node: dict[str, Any], needs: dict[str, float]) -> int:
-    """Return how many trials a node has room for, other work on it not counted."""
-    has = node["Resources"]
-    return min(int(has.get(kind, 0) / amount + 1e-9) for kind, amount in needs.items() if amount)
-
-
-def _named(nodes: list[dict[str, Any]]) -> str:
-    """Return the nodes with what they have, for people."""
-    described = []
-    for node in nodes:
-        has = ", ".join(f"{node['Resources'].get(kind, 0):g} {kind}" for kind in ("CPU", "GPU"))
-        described.append(f"{node['NodeManagerHostname']} ({has})")
-    return "; ".join(described)
 
 
 def _first_line(error: Exception) -> str:

@@ -8,13 +8,12 @@ from __future__ import annotations
 import contextlib
 import time
 from collections.abc import Callable
-from typing import Any
 
 import optuna
+from optuna.exceptions import UpdateFinishedTrialError
 
 from resnas.errors import ResnasError
-from resnas.executor import Ended, Executor, Limits, Reported, inspect_task
-from resnas.files import environment, study_as_used, write_json, write_yaml
+from resnas.executor import Aborted, Ended, Executor, Limits, Reported, inspect_task
 from resnas.results import COUNTED, Recorded, table, write_csv
 from resnas.search import proposals
 from resnas.search.claim import Claim, claimed
@@ -23,7 +22,6 @@ from resnas.search.extension import DIED, extend
 from resnas.search.failures import Failures
 from resnas.search.ledger import Ledger
 from resnas.search.opening import (
-    EXTENSIONS,
     check_data,
     make_results_folder,
     open_study,
@@ -32,7 +30,7 @@ from resnas.search.opening import (
     writing,
 )
 from resnas.search.pruning import make_pruner, should_prune
-from resnas.search.recording import checked, end_unfinished, record_ending, record_start
+from resnas.search.recording import checked, end_unfinished, record_ending, record_start, record_study
 from resnas.search.snapshot import RunningTrial, Snapshot
 from resnas.search.time_limit import TimeLimit
 from resnas.study import Study, derive_seed
@@ -81,6 +79,7 @@ class Coordinator:
     def stop(self) -> None:
         """Ask for a clean end: running trials are ended and queued again. May be called from a signal handler."""
         self._stop = True
+        self._executor.abort()
 
     def run(self) -> bool:
         """Run until the study has its `n_trials` or time is up; return False if it was stopped before.
@@ -96,9 +95,11 @@ class Coordinator:
             if self._extension:
                 extend(self._study, claim)
             optuna_study = open_study(self._study)
-            self._prepare(optuna_study, claim)
             try:
+                self._prepare(optuna_study, claim)
                 finished = self._loop(optuna_study, claim)
+            except Aborted:
+                finished = False
             except BaseException:
                 with contextlib.suppress(Exception):  # what cannot be written now is mended by the next start
                     self._close(optuna_study, claim)
@@ -118,16 +119,10 @@ class Coordinator:
         """Look at the data before any trial, write down what the figures depend on, take up what was left behind."""
         task = {self._study.task_name: self._study.task.model_dump(mode="json")}
         facts = self._executor.call(inspect_task, task)
-        folder = self._study.results_folder
         with claim.exclusive():
             check_data(self._study, optuna_study, facts["data_sha256"])
             self._data_sha256 = facts["data_sha256"]
-            write_json(
-                folder / "environment.json",
-                facts | environment(self._study, self._executor.slots) | _extensions(optuna_study),
-            )
-            write_yaml(folder / "study.yaml", study_as_used(self._study))
-            write_yaml(folder / "space.yaml", self._study.search_space.to_dict())
+            record_study(self._study, optuna_study, facts, self._executor.slots)
             self._end_orphans(optuna_study, claim)
             if not proposals.enqueue_start(self._study, optuna_study):
                 self._last = "no baseline: the space has no feasible architecture with the residual `fixed`"
@@ -236,7 +231,8 @@ class Coordinator:
         running = self._running[event.number]
         running.step = event.step
         trial = running.proposal.trial
-        set_attributes(optuna_study, trial, step=event.step)
+        with contextlib.suppress(UpdateFinishedTrialError):  # as in `_end`
+            set_attributes(optuna_study, trial, step=event.step)
         prune = False
         if self._study.search.pruner != "none":
             (objective,) = self._study.objectives
@@ -249,7 +245,11 @@ class Coordinator:
         """Record how a trial ended."""
         running = self._running.pop(event.number)
         result = checked(self._study, event.result, self._data_sha256)
-        ending = record_ending(self._study, optuna_study, running.proposal.trial, result)
+        try:
+            ending = record_ending(self._study, optuna_study, running.proposal.trial, result)
+        except UpdateFinishedTrialError:  # this process was asleep, and another coordinator took it for dead
+            self._last = f"trial {event.number} was ended by another coordinator, and runs again there"
+            return
         self._keep_checkpoint(event.number, running.proposal, ending, result)
         self._ledger.update(optuna_study.get_trials(deepcopy=False))
         outcome = result.reason or ", ".join(f"{name} {result.metrics[name]:.4g}" for name in self._study.objectives)
@@ -286,8 +286,3 @@ class Coordinator:
     def _write_results(self, optuna_study: optuna.Study) -> None:
         write_csv(table(optuna_study.get_trials(deepcopy=False)), self._study.results_folder / "results.csv")
         self._results_written_s = time.monotonic()
-
-
-def _extensions(optuna_study: optuna.Study) -> dict[str, Any]:
-    found = optuna_study.user_attrs.get(EXTENSIONS)
-    return {"extensions": found} if found else {}

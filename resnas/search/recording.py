@@ -13,14 +13,23 @@ from typing import Any
 import optuna
 from optuna.trial import FrozenTrial, TrialState
 
-from resnas.files import write_json
+from resnas.files import environment, study_as_used, write_json, write_yaml
 from resnas.results import Recorded
-from resnas.search.opening import set_attributes, trial_folder
+from resnas.search.opening import EXTENSIONS, set_attributes, trial_folder
 from resnas.search.proposals import Proposal, requeue
 from resnas.study import Study
 from resnas.trial import TRANSIENT, TrialResult, TrialSpec
 
 STATES = {"complete": TrialState.COMPLETE, "pruned": TrialState.PRUNED}
+
+
+def record_study(study: Study, optuna_study: optuna.Study, facts: dict[str, Any], slots: int) -> None:
+    """Write down what the figures of the study depend on: data, versions, machine, the files as used."""
+    folder, extensions = study.results_folder, optuna_study.user_attrs.get(EXTENSIONS)
+    facts = facts | environment(study, slots) | ({"extensions": extensions} if extensions else {})
+    write_json(folder / "environment.json", facts)
+    write_yaml(folder / "study.yaml", study_as_used(study))
+    write_yaml(folder / "space.yaml", study.search_space.to_dict())
 
 
 def record_start(study: Study, optuna_study: optuna.Study, proposal: Proposal, spec: TrialSpec, owner: str) -> None:
