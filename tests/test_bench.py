@@ -129,7 +129,7 @@ def test_no_loop_over_tokens(topology, dense_from_elements):
     assert calls(24) == calls(192)
 
 
-@pytest.mark.slow
+@pytest.mark.timed
 def test_full_depth_attention_costs_little_and_a_stack_costs_much():
     """Sixteen layers; the bars of the issue are for thirty-two and measured by hand, these leave room for noise."""
     case = Case(depth=16, width=256, tokens=1024, context=256, threads=1, warmup=3, repeats=5)

@@ -274,7 +274,7 @@ def test_gone_results_are_said(make, tmp_path):
     assert not (Path(tmp_path) / "a" / "small").exists() or not list((tmp_path / "a" / "small").glob("*.db"))
 
 
-@pytest.mark.slow
+@pytest.mark.timed
 @pytest.mark.skipif((os.cpu_count() or 1) < 2, reason="needs two cores")
 def test_two_workers_finish_more_trials_than_one(make):
     """Trials of a few seconds; the same grid with one and with two workers."""

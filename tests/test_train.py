@@ -182,7 +182,7 @@ def test_loss_spikes_are_runs_above_what_is_usual():
     assert loss_spikes([*calm[:100], 5.0, 5.0, *calm[100:150], 9.0, *calm[150:]]) == 2
 
 
-@pytest.mark.slow
+@pytest.mark.timed
 def test_lightning_costs_at_most_a_tenth_over_a_bare_loop(tmp_path):
     """The same steps of a quickstart trial, taken in turns; medians of the seconds per step."""
     task = TASKS["text"]()
