@@ -164,10 +164,7 @@ def searching(study: Study, *options: str) -> subprocess.Popen:
 
 @pytest.mark.slow
 def test_a_study_whose_coordinator_is_killed_again_and_again_ends_as_if_it_had_not_been(make, tmp_path):
-    settings = STUDY.replace("steps: 4", "steps: 60").replace(
-        "sampler: grid, n_trials: 100", "sampler: tpe, n_trials: 12"
-    )
-    settings = settings.replace("workers: 2", "workers: 1")
+    settings = settings_with("tpe", 20).replace("steps: 4", "steps: 300").replace("workers: 2", "workers: 1")
     (tmp_path / "whole").mkdir()
     whole = make(space=REAL, study=settings, home=tmp_path / "whole")
     assert Coordinator(whole, LocalExecutor(1)).run()
@@ -176,7 +173,7 @@ def test_a_study_whose_coordinator_is_killed_again_and_again_ends_as_if_it_had_n
     endings = Counter()
     for _ in range(RESTARTS):
         process = searching(study)
-        delay_s = chance.uniform(1.5, 5.5)
+        delay_s = chance.uniform(2.5, 6.0)
         try:
             process.wait(delay_s)
         except subprocess.TimeoutExpired:
@@ -210,9 +207,7 @@ def trial_processes(coordinator: psutil.Process) -> list[psutil.Process]:
 
 @pytest.mark.slow
 def test_trials_that_are_killed_run_again_with_the_same_seeds(make):
-    settings = STUDY.replace("steps: 4", "steps: 120").replace(
-        "sampler: grid, n_trials: 100", "sampler: random, n_trials: 8"
-    )
+    settings = settings_with("random", 8).replace("steps: 4", "steps: 300")
     study = make("search.retries=50", space=REAL, study=settings)
     process = searching(study, "--set", "search.retries=50")
     parent, chance, kills = psutil.Process(process.pid), random.Random(2), 0
@@ -278,6 +273,7 @@ def test_a_full_disk_stops_the_search_with_a_sentence_and_it_goes_on_when_there_
     table("full disk", [(f"{free_kib} KiB free", str(caught.value)[:150])])
     assert "full" in str(caught.value) or "No space left" in str(caught.value)
     filler.unlink()
+    subprocess.run(["mount", "-o", "remount,size=32m", str(small_disk)], check=True)
     before = [trial for trial in load_trials(study) if trial.state == TrialState.COMPLETE] if free_kib > 900 else []
     assert Coordinator(study, LocalExecutor(1)).run()
     trials = load_trials(study)
