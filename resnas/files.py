@@ -35,6 +35,7 @@ def study_as_used(study: Study) -> dict[str, Any]:
         "task": shown["task"],
         "budget": shown["budget"],
         "objectives": shown["objectives"],
+        "limits": shown.get("limits", {}),
         "search": study.search.model_dump(mode="json"),
         "ranking": study.ranking.model_dump(mode="json"),
     }

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import shlex
 import signal
 from collections.abc import Iterator
@@ -57,9 +58,10 @@ def run_search(path: Path, overrides: list[str], new_study: str | None = None, e
 
 def _copied(path: Path, name: str) -> Path:
     """Copy a study file to another name. Raises InputError where that is taken or no name."""
-    copy = path.with_name(f"{name.removesuffix('.yaml')}.yaml")
-    if copy.name != Path(name).name and copy.name != f"{name}.yaml":
-        raise InputError(f"--new-study: {name!r} is no name; the new file lies beside {path}")
+    stem = name.removesuffix(".yaml")
+    if not re.fullmatch(r"\w[\w.-]*", stem):
+        raise InputError(f"--new-study: {name!r} is no name of a file beside {path}; use letters, digits, _, - and .")
+    copy = path.with_name(f"{stem}.yaml")
     if copy.exists():
         raise InputError(f"--new-study: {copy} exists already; search it, or give another name")
     write_text(copy, path.read_text(encoding="utf-8"))

@@ -35,6 +35,10 @@ class Claim(Protocol):
         """
         ...
 
+    def has_turn(self) -> bool:
+        """Whether this coordinator has had the turn without a break since it entered `exclusive`."""
+        ...
+
     def is_alive(self, owner: str) -> bool:
         """Whether the coordinator of this name lives, as far as one can know. Raises ResnasError as `exclusive`."""
         ...
@@ -49,6 +53,10 @@ class SoleClaim:
     def exclusive(self) -> AbstractContextManager[None]:
         """Do nothing: there is no other."""
         return contextlib.nullcontext()
+
+    def has_turn(self) -> bool:
+        """Always: there is no other."""
+        return True
 
     def is_alive(self, owner: str) -> bool:
         """Only this one lives: it holds the lock."""

@@ -6,6 +6,7 @@ Only coordinators write to a study; in a PostgreSQL database several may share o
 from __future__ import annotations
 
 import contextlib
+import math
 import time
 from collections.abc import Callable
 
@@ -18,7 +19,7 @@ from resnas.results import COUNTED, Recorded, table, write_csv
 from resnas.search import proposals
 from resnas.search.claim import Claim, claimed
 from resnas.search.disk import FreeSpace, KeptCheckpoints, check_free
-from resnas.search.extension import DIED, extend
+from resnas.search.extension import extend
 from resnas.search.failures import Failures
 from resnas.search.ledger import Ledger
 from resnas.search.opening import (
@@ -26,23 +27,29 @@ from resnas.search.opening import (
     make_results_folder,
     open_study,
     set_attributes,
-    trial_folder,
     writing,
 )
 from resnas.search.pruning import make_pruner, should_prune
-from resnas.search.recording import checked, end_unfinished, record_ending, record_start, record_study
+from resnas.search.recording import (
+    DIED,
+    OUT_OF_TIME,
+    STOPPED,
+    checked,
+    end_unfinished,
+    record_ending,
+    record_study,
+)
 from resnas.search.snapshot import RunningTrial, Snapshot
+from resnas.search.starting import UsedUp, next_trial
 from resnas.search.time_limit import TimeLimit
-from resnas.study import Study, derive_seed
-from resnas.trial import TrialResult, TrialSpec
+from resnas.study import Study
+from resnas.trial import TrialResult
 
 WAIT_S = 0.2
 RESULTS_EVERY_S = 10.0
 """How often `results.csv` is written while the search runs."""
 OTHERS_EVERY_S = 5.0
 """How often to look for trials whose coordinator is gone."""
-STOPPED = "interrupted: the search was stopped"
-OUT_OF_TIME = "interrupted: the time of the search was up"
 
 
 class Coordinator:
@@ -73,8 +80,19 @@ class Coordinator:
         self._time = TimeLimit(study.search.timeout_s)
         self._results_written_s = 0.0
         self._others_seen_s = 0.0
-        self.remark = ""
+        self._out_of_time = False
+        self._started = 0
+        """Trials that this run has started."""
+
+    @property
+    def remark(self) -> str:
         """Why the search ended before the study had its number of trials; empty where it had."""
+        counted, total = self._ledger.counted, self._study.search.n_trials
+        if counted >= total:
+            return ""
+        if self._out_of_time:
+            return self._time.sentence(counted, total)
+        return f"the space has no further architecture after {counted} trials" if self._used_up else ""
 
     def stop(self) -> None:
         """Ask for a clean end: running trials are ended and queued again. May be called from a signal handler."""
@@ -88,6 +106,12 @@ class Coordinator:
             InputError: the study cannot be opened as it is.
             ResnasError: another coordinator runs it, no feasible architecture exists, or too many trials failed.
         """
+        try:
+            return self._run()
+        finally:
+            self._executor.stop()
+
+    def _run(self) -> bool:
         self._time = TimeLimit(self._study.search.timeout_s)
         make_results_folder(self._study)
         check_free(self._study)
@@ -111,7 +135,7 @@ class Coordinator:
         """End what runs, and leave nothing behind that says it still does."""
         self._executor.stop()
         self._running.clear()
-        reason = OUT_OF_TIME if self.remark else STOPPED
+        reason = OUT_OF_TIME if self._out_of_time else STOPPED
         end_unfinished(self._study, optuna_study, reason, lambda owner: owner == claim.owner)
         self._write_results(optuna_study)
 
@@ -130,6 +154,8 @@ class Coordinator:
             self._ledger.update(trials)
             self._checkpoints = KeptCheckpoints(self._study, trials)
             self._checkpoints.tidy()
+            for key in self._ledger.completed_keys():
+                proposals.enqueue_replicates(self._study, optuna_study, self._ledger, key)
 
     def _end_orphans(self, optuna_study: optuna.Study, claim: Claim) -> None:
         """End the trials of coordinators that are gone."""
@@ -148,7 +174,7 @@ class Coordinator:
                 return True
             self._free_space.check()
             self._fill(optuna_study, claim)
-            if not self._running and not self._is_anything_left():
+            if not self._running and not self._ledger.running and not self._may_start():
                 return True
             for event in self._executor.events(WAIT_S):
                 if isinstance(event, Reported):
@@ -172,74 +198,57 @@ class Coordinator:
 
     def _may_start(self) -> bool:
         is_any = bool(self._ledger.waiting) or not self._used_up  # what was interrupted is queued again
-        return not self._stop and is_any and self._left() > 0 and self._is_time_for_another()
-
-    def _is_anything_left(self) -> bool:
-        return bool(self._ledger.running) or self._may_start()
-
-    def _left(self) -> int:
-        """Return how many trials may still be started, by any coordinator."""
-        return self._study.search.n_trials - self._ledger.counted - len(self._ledger.running)
+        return not self._stop and is_any and self._ledger.left > 0 and self._is_time_for_another()
 
     def _is_time_for_another(self) -> bool:
-        """Whether a trial of the usual length would end in time."""
-        return self._is_there_time(self._ledger.expected_s() or 0.0)
+        """Whether a trial of the usual length would end in time; the first one starts all the same."""
+        return self._is_there_time(self._ledger.expected_s() or 0.0 if self._started else 0.0)
 
     def _is_there_time(self, needed_s: float) -> bool:
         is_enough = self._time.remaining_s > needed_s
-        if not is_enough:
-            self.remark = self._time.sentence(self._ledger.counted, self._study.search.n_trials)
+        self._out_of_time = not is_enough
         return is_enough
 
     def _start(self, optuna_study: optuna.Study, claim: Claim) -> bool:
         """Start the next trial; False where there is none."""
-        with claim.exclusive():
-            self._ledger.update(optuna_study.get_trials(deepcopy=False))
-            if self._left() <= 0:
-                return False
-            proposal = proposals.propose(self._study, optuna_study, self._ledger)
-            if proposal is None:
-                self._used_up = True
-                self.remark = f"the space has no further architecture after {self._ledger.counted} trials"
-                return False
-            spec = self._spec(proposal)
-            record_start(self._study, optuna_study, proposal, spec, claim.owner)
-            if self._study.search.replicates > 1:
-                proposals.enqueue_replicates(self._study, optuna_study, proposal, self._ledger)
-            self._ledger.update(optuna_study.get_trials(deepcopy=False))
+        try:
+            begun = next_trial(self._study, optuna_study, claim, self._ledger, self._checkpoints)
+        except UsedUp:
+            self._used_up = True
+            return False
+        if begun is None:
+            return False
+        proposal, spec = begun
         search, number = self._study.search, proposal.trial.number
         where = self._executor.submit(number, spec, Limits(search.trial_timeout_s, search.memory_limit_gib))
         self._running[number] = RunningTrial(proposal)
-        set_attributes(optuna_study, proposal.trial, where=where)
+        self._started += 1
+        with contextlib.suppress(UpdateFinishedTrialError):
+            set_attributes(optuna_study, proposal.trial, where=where)
         return True
-
-    def _spec(self, proposal: proposals.Proposal) -> TrialSpec:
-        """Return what the trial is told; batches depend on the replicate alone, so that architectures are paired."""
-        seed, architecture, replicate = self._study.search.seed, proposal.architecture, proposal.replicate
-        return TrialSpec(
-            architecture=architecture.model_dump(mode="json"),
-            task={self._study.task_name: self._study.task.model_dump(mode="json")},
-            budget=self._study.budget.model_dump(mode="json"),
-            seed=derive_seed(seed, "weights", architecture.key, replicate),
-            data_seed=derive_seed(seed, "data", replicate),
-            folder=str(trial_folder(self._study, proposal.trial.number)),
-            threads=self._study.search.threads_per_trial,
-            checkpoint=self._checkpoints.to_go_on(architecture.key, replicate),
-        )
 
     def _answer(self, optuna_study: optuna.Study, event: Reported) -> None:
         running = self._running[event.number]
         running.step = event.step
-        trial = running.proposal.trial
-        with contextlib.suppress(UpdateFinishedTrialError):  # as in `_end`
-            set_attributes(optuna_study, trial, step=event.step)
-        prune = False
-        if self._study.search.pruner != "none":
-            (objective,) = self._study.objectives
-            trial.report(event.metrics[objective], event.step)
-            spared = running.proposal.origin == "baseline" or event.step >= self._study.budget.steps
-            prune = not spared and should_prune(self._pruner, optuna_study, event.number)
+        try:
+            prune = self._is_to_be_pruned(optuna_study, running, event)
+        except UpdateFinishedTrialError:  # another coordinator took this one for dead
+            prune = True
         self._executor.answer(event.number, prune)
+
+    def _is_to_be_pruned(self, optuna_study: optuna.Study, running: RunningTrial, event: Reported) -> bool:
+        """Write down what a trial reports, and ask the pruner."""
+        trial, architecture = running.proposal.trial, running.proposal.architecture
+        set_attributes(optuna_study, trial, step=event.step)
+        if self._study.search.pruner == "none":
+            return False
+        (objective,) = self._study.objectives
+        value = event.metrics.get(objective, math.nan)
+        if not math.isfinite(value):
+            return False  # `checked` says so when it ends
+        trial.report(value, event.step)
+        is_spared = architecture.key == self._ledger.baseline_key or event.step >= self._study.budget.steps
+        return not is_spared and should_prune(self._pruner, self._study, optuna_study, event.number)
 
     def _end(self, optuna_study: optuna.Study, event: Ended) -> None:
         """Record how a trial ended."""
@@ -266,7 +275,8 @@ class Coordinator:
             self._checkpoints.interrupted(number, key, replicate)
             return
         values = [result.metrics[name] for name in self._study.objectives] if ending == "complete" else None
-        self._checkpoints.ended(number, key, replicate, values)
+        is_beyond = values is not None and any(excess > 0 for excess in self._study.excesses(result.metrics).values())
+        self._checkpoints.ended(number, key, replicate, values, is_beyond)
 
     def snapshot(self) -> Snapshot:
         """Return how the search stands."""

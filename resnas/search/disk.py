@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import shutil
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 
 from optuna.trial import FrozenTrial
@@ -47,7 +47,8 @@ class KeptCheckpoints:
         complete = {
             one.number: one.values for one in trials if recorded[one.number].ending == "complete" and one.values
         }
-        fallen = set(self._best.add(complete))
+        beyond = {one.number for one in trials if any(excess > 0 for excess in one.constraints.values())}
+        fallen = set(self._best.add(complete, beyond))
         for trial in trials:
             one = recorded[trial.number]
             run = one.key, one.replicate
@@ -77,7 +78,9 @@ class KeptCheckpoints:
         from."""
         self._delete(self._wait(number, (key, replicate)))
 
-    def ended(self, number: int, key: str, replicate: int, values: Sequence[float] | None = None) -> None:
+    def ended(
+        self, number: int, key: str, replicate: int, values: Sequence[float] | None = None, is_beyond: bool = False
+    ) -> None:
         """Delete what need not be kept any more.
 
         Args:
@@ -85,10 +88,11 @@ class KeptCheckpoints:
             key: of its architecture.
             replicate: of its architecture.
             values: of the objectives, for a complete trial.
+            is_beyond: whether it breaks a limit of the study, and so can never be the best.
         """
         before = self._waiting.pop((key, replicate), number)
         fallen = {before} - {number}
-        fallen |= {number} if values is None else set(self._best.add({number: values}))
+        fallen |= {number} if values is None else set(self._best.add({number: values}, {number} if is_beyond else ()))
         self._delete(fallen)
 
     def _wait(self, number: int, run: Run) -> set[int]:
@@ -108,7 +112,8 @@ class KeptCheckpoints:
 
 
 class _Best:
-    """The best complete trials: those on the Pareto front first, then by the first objective."""
+    """The best complete trials: those on the Pareto front first, then by the first objective, last those beyond a
+    limit."""
 
     def __init__(self, study: Study, keep: int) -> None:
         self._keep = keep
@@ -116,19 +121,24 @@ class _Best:
         self._front: dict[int, list[float]] = {}
         """Of all complete trials, whether their checkpoints are kept or not."""
         self._kept: dict[int, list[float]] = {}
+        self._beyond: set[int] = set()
 
-    def add(self, complete: Mapping[int, Sequence[float]]) -> list[int]:
+    def add(self, complete: Mapping[int, Sequence[float]], beyond: Collection[int] = ()) -> list[int]:
         """Take up complete trials, by number with their values; return those of all that are not among the best."""
+        self._beyond |= set(beyond)
         for number, values in complete.items():
             point = [sign * value for sign, value in zip(self._signs, values, strict=True)]
-            if not any(dominates(other, point) for other in self._front.values()):
+            if number not in beyond and not any(dominates(other, point) for other in self._front.values()):
                 self._front = {one: other for one, other in self._front.items() if not dominates(point, other)}
                 self._front[number] = point
             self._kept[number] = point
-        order = sorted(self._kept, key=lambda one: (one not in self._front, self._kept[one][0], one))
+        order = sorted(self._kept, key=self._rank)
         for fallen in order[self._keep :]:
             del self._kept[fallen]
         return order[self._keep :]
+
+    def _rank(self, number: int) -> tuple[bool, bool, float, int]:
+        return number in self._beyond, number not in self._front, self._kept[number][0], number
 
 
 def check_free(study: Study) -> None:

@@ -26,12 +26,11 @@ from resnas.search.opening import (
     fingerprint_of,
     next_name,
 )
-from resnas.search.recording import end_unfinished
+from resnas.search.recording import DIED, end_unfinished
 from resnas.search.storage import locate, open_storage
 from resnas.study import Study, changes
 
 SPACE = ("architecture.", "training.", "constraints.")
-DIED = "interrupted: its coordinator died"
 
 
 def extend(study: Study, claim: Claim) -> list[str]:
@@ -45,8 +44,8 @@ def extend(study: Study, claim: Claim) -> list[str]:
         old = existing_study(study)
     except InputError:
         return []
-    different = changes(old.user_attrs[FINGERPRINT], fingerprint_of(study))
-    if not different:
+    before = old.user_attrs.get(FINGERPRINT)
+    if before is None or not (different := changes(before, fingerprint_of(study))):
         return []
     if fixed := [line for line in different if not line.startswith(SPACE)]:
         raise InputError(
@@ -57,7 +56,8 @@ def extend(study: Study, claim: Claim) -> list[str]:
         trials = old.get_trials()
         if any(trial.state == TrialState.RUNNING for trial in trials):
             raise ResnasError(f"--extend: another search is running the study {study.name!r}; stop it first")
-        copies = [_widened(study, trial) for trial in trials]
+        constants = _constants(before)
+        copies = [_widened(study, trial, constants) for trial in trials]
         _write(study, old, copies, different)
     return different
 
@@ -77,11 +77,11 @@ def _write(study: Study, old: optuna.Study, trials: list[FrozenTrial], different
     new.set_user_attr(FINGERPRINT, fingerprint_of(study))
 
 
-def _widened(study: Study, trial: FrozenTrial) -> FrozenTrial:
-    """Return a trial as one of the wider space."""
+def _widened(study: Study, trial: FrozenTrial, constants: Mapping[str, Any]) -> FrozenTrial:
+    """Return a trial as one of the wider space; `constants` are the values that did not vary before."""
     new = copy.deepcopy(trial)
     recorded, queued = Recorded.of(trial), trial.system_attrs.get("fixed_params")
-    known = _fields(recorded.architecture) | (queued or {}) | trial.params
+    known = {**constants, **_fields(recorded.architecture), **(queued or {}), **trial.params}
     new.params, new.distributions = {}, {}
     try:
         parameters, distributions = _located(study, known, recorded.key)
@@ -92,7 +92,7 @@ def _widened(study: Study, trial: FrozenTrial) -> FrozenTrial:
                 "only grow. A new study is made by --new-study"
             ) from error
         if trial.state == TrialState.WAITING:
-            new.state, new.datetime_complete = TrialState.FAIL, datetime.now()
+            new.state, new.datetime_start, new.datetime_complete = TrialState.FAIL, datetime.now(), datetime.now()
             new.user_attrs |= {"resnas.ending": "skipped", "resnas.reason": "not in the changed space"}
         return new
     if queued is not None:
@@ -128,3 +128,17 @@ def _fields(architecture: dict[str, Any] | None) -> dict[str, Any]:
         values["architecture.residual"] = name
         values |= {f"architecture.residual.{name}.{option}": value for option, value in options.items()}
     return values
+
+
+def _constants(fingerprint: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the values of a recorded space that did not vary, by the names that they have as parameters."""
+    architecture = dict(fingerprint["architecture"])
+    residual = architecture.pop("residual")
+    values = {f"architecture.{name}": value for name, value in architecture.items()}
+    values |= {f"training.{name}": value for name, value in fingerprint["training"].items()}
+    for variant in residual:
+        for name, options in variant.items():
+            values |= {f"architecture.residual.{name}.{option}": value for option, value in options.items()}
+    if len(residual) == 1:
+        values["architecture.residual"] = next(iter(residual[0]))
+    return {name: value for name, value in values.items() if not isinstance(value, list | dict)}

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 
 from resnas.errors import ResnasError
+from resnas.results import COUNTED
 from resnas.search.opening import trial_folder
 from resnas.study import Study
 
@@ -26,10 +27,9 @@ class Failures:
         Raises:
             ResnasError: trials fail so often that something must be wrong that more trials will not mend.
         """
-        failed = ending in ("failed", "retried")
-        self._ended += 1
-        self._in_a_row = [*self._in_a_row, reason] if failed else []
-        self._all += [reason] if failed else []
+        self._ended += ending in COUNTED
+        self._in_a_row = [*self._in_a_row, reason] if ending in ("failed", "retried") else []
+        self._all += [reason] if ending == "failed" else []
         search = self._study.search
         if len(self._in_a_row) >= search.max_failures:
             raise ResnasError(self._sentence(f"{len(self._in_a_row)} trials in a row failed", self._in_a_row, number))

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from statistics import median
+from typing import Any
 
 from optuna.trial import FrozenTrial, TrialState
 
@@ -39,6 +40,7 @@ class Ledger:
 
     def __init__(self, study: Study) -> None:
         self._objective, self._direction = next(iter(study.directions.items()))
+        self._asked = study.search.n_trials
         self._seen: set[int] = set()
         self.endings: Counter[str] = Counter()
         self.replicates: defaultdict[str, set[int]] = defaultdict(set)
@@ -54,14 +56,17 @@ class Ledger:
         """Trials that a sampler has drawn, rather than taken from the queue."""
         self.running: list[FrozenTrial] = []
         self.waiting: list[FrozenTrial] = []
-        self.total = 0
-        """Trials of the Optuna study, of every kind."""
+        self.parameters: dict[str, dict[str, Any]] = {}
+        """Optuna's parameters of each architecture (by key) that was started."""
+        self.baseline_key = ""
+        """Of the baseline, once it was started."""
 
     def update(self, trials: Sequence[FrozenTrial]) -> None:
         """Take up what has changed; `trials` are all trials of the study."""
         self.running = [trial for trial in trials if trial.state == TrialState.RUNNING]
         self.waiting = [trial for trial in trials if trial.state == TrialState.WAITING]
-        self.total = len(trials)
+        for trial in self.running:
+            self._note(trial, Recorded.of(trial))
         for trial in trials:
             if trial.state.is_finished() and trial.number not in self._seen:
                 self._seen.add(trial.number)
@@ -73,6 +78,11 @@ class Ledger:
         return sum(self.endings[ending] for ending in COUNTED)
 
     @property
+    def left(self) -> int:
+        """How many trials may still be started, by any coordinator."""
+        return self._asked - self.counted - len(self.running)
+
+    @property
     def best(self) -> Best | None:
         """The best trial so far."""
         return self.bests[-1] if self.bests else None
@@ -81,6 +91,10 @@ class Ledger:
     def next_draw(self) -> int:
         """How many draws came before the next one; those under way included, so that none is made twice."""
         return self.drawn + sum(_is_drawn(trial) for trial in self.running)
+
+    def completed_keys(self) -> list[str]:
+        """Return the architectures that were trained and neither failed nor were pruned, in the order of the study."""
+        return [key for key in self.replicates if key not in self.failed and key not in self.pruned]
 
     def taken(self, key: str) -> set[int]:
         """Return the replicates of an architecture that have ended or run."""
@@ -95,6 +109,7 @@ class Ledger:
         recorded = Recorded.of(trial)
         self.drawn += _is_drawn(trial)
         self.endings[recorded.ending] += 1
+        self._note(trial, recorded)
         if recorded.ending not in COUNTED:
             return
         self.replicates[recorded.key].add(recorded.replicate)
@@ -106,6 +121,13 @@ class Ledger:
             self.pruned.add(recorded.key)
         else:
             self._compare(trial, recorded.label)
+
+    def _note(self, trial: FrozenTrial, recorded: Recorded) -> None:
+        """Take up what a trial says of its architecture, whether it has ended or not."""
+        if recorded.key:
+            self.parameters.setdefault(recorded.key, trial.params)
+        if recorded.origin == "baseline":
+            self.baseline_key = recorded.key or self.baseline_key
 
     def _compare(self, trial: FrozenTrial, label: str) -> None:
         value = trial.values[0] if trial.values else math.nan

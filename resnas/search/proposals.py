@@ -39,6 +39,8 @@ class Proposal:
     replicate: int
     origin: str
     attempt: int = 1
+    repeats: int | None = None
+    """Number of the trial that this one is once more."""
 
 
 def enqueue_start(study: Study, optuna_study: optuna.Study) -> bool:
@@ -83,8 +85,9 @@ def _feasible(study: Study, assignment: Assignment) -> bool:
 
 def _key_of(study: Study, trial: FrozenTrial) -> str:
     """Return the key of a trial's architecture, also where it is only queued; empty where it never had one."""
-    queued = trial.system_attrs.get("fixed_params")
-    return study.search_space.build(queued).key if queued else Recorded.of(trial).key
+    if trial.state != TrialState.WAITING:
+        return Recorded.of(trial).key
+    return study.search_space.build(trial.system_attrs.get("fixed_params", {})).key
 
 
 def propose(study: Study, optuna_study: optuna.Study, ledger: Ledger) -> Proposal | None:
@@ -111,6 +114,7 @@ def propose(study: Study, optuna_study: optuna.Study, ledger: Ledger) -> Proposa
                 replicate=_replicate(trial, ledger.taken(architecture.key)),
                 origin=queued.origin or name,
                 attempt=queued.attempt,
+                repeats=trial.user_attrs.get("resnas.repeats"),
             )
         set_attributes(optuna_study, trial, ending=ending, reason=reason)
         optuna_study.tell(trial.number, state=TrialState.FAIL)
@@ -131,29 +135,22 @@ def _judge(study: Study, trial: optuna.Trial, ledger: Ledger) -> tuple[str, str,
     key, queued = architecture.key, "resnas.origin" in trial.user_attrs
     if key in ledger.failed:
         return "skipped", f"failed before: {ledger.failed[key]}", None
-    if key in ledger.pruned and _is_replicate(trial):
-        return "skipped", "another replicate of its architecture was pruned", None
-    if study.search.duplicates == "redraw" and not queued and _is_known(key, ledger):
+    if key in ledger.pruned and "resnas.repeats" not in trial.user_attrs:
+        return "skipped", "its architecture was pruned before", None
+    if study.search.duplicates == "redraw" and not queued and ledger.taken(key):
         return "skipped", "its architecture has its replicates already", None
     return "", "", architecture
 
 
-def _is_replicate(trial: optuna.Trial) -> bool:
-    return bool(trial.user_attrs.get("resnas.origin") == "replicate")
-
-
-def _is_known(key: str, ledger: Ledger) -> bool:
-    return bool(ledger.taken(key))
-
-
 def _is_used_up(study: Study, ledger: Ledger) -> bool:
-    """Whether every architecture of a small discrete space was trained, failed or pruned."""
+    """Whether a small discrete space has no architecture left that may be trained (again, as a further replicate)."""
     size = study.search_space.count()
     if size is None or size > LISTED_ARCHITECTURES:
         return False
-    shape = study.task.shape()
+    shape, once = study.task.shape(), study.search.duplicates == "redraw"
+    gone = ledger.failed.keys() | ledger.pruned | (ledger.replicates.keys() if once else set())
     return all(
-        _is_known(one.key, ledger) or study.search_space.infeasible(one, shape)
+        one.key in gone or study.search_space.infeasible(one, shape) or (once and ledger.taken(one.key))
         for one in study.search_space.enumerate()
     )
 
@@ -164,13 +161,12 @@ def _replicate(trial: optuna.Trial, taken: set[int]) -> int:
     return asked if asked is not None and asked not in taken else next(one for one in count() if one not in taken)
 
 
-def enqueue_replicates(study: Study, optuna_study: optuna.Study, proposal: Proposal, ledger: Ledger) -> None:
-    """Queue the further replicates of an architecture, as far as they are neither trained nor queued yet."""
-    key = proposal.architecture.key
+def enqueue_replicates(study: Study, optuna_study: optuna.Study, ledger: Ledger, key: str, replicate: int = 0) -> None:
+    """Queue the replicates of an architecture that are neither trained nor queued, but for `replicate` itself."""
     queued = {Recorded.of(trial).replicate for trial in ledger.waiting if _key_of(study, trial) == key}
-    for replicate in set(range(study.search.replicates)) - {proposal.replicate} - ledger.taken(key) - queued:
-        attributes = {"resnas.origin": "replicate", "resnas.replicate": replicate}
-        optuna_study.enqueue_trial(proposal.trial.params, user_attrs=attributes)
+    for missing in sorted(set(range(study.search.replicates)) - {replicate} - ledger.taken(key) - queued):
+        attributes = {"resnas.origin": "replicate", "resnas.replicate": missing}
+        optuna_study.enqueue_trial(ledger.parameters[key], user_attrs=attributes)
 
 
 def requeue(optuna_study: optuna.Study, trial: FrozenTrial, attempt: int) -> None:

@@ -20,6 +20,9 @@ from resnas.search.proposals import Proposal, requeue
 from resnas.study import Study
 from resnas.trial import TRANSIENT, TrialResult, TrialSpec
 
+STOPPED = "interrupted: the search was stopped"
+DIED = "interrupted: its coordinator died"
+OUT_OF_TIME = "interrupted: the time of the search was up"
 STATES = {"complete": TrialState.COMPLETE, "pruned": TrialState.PRUNED}
 
 
@@ -116,6 +119,13 @@ def end_unfinished(
         optuna_study.tell(trial.number, state=TrialState.FAIL)
         again.append(trial)
     return again
+
+
+def give_back(optuna_study: optuna.Study, trial: optuna.Trial) -> None:
+    """End a trial that was written down but not begun, and queue it again."""
+    set_attributes(optuna_study, trial, ending="interrupted", reason="interrupted: the study has its trials")
+    _again(optuna_study, trial.number, Recorded.of(trial).attempt)
+    optuna_study.tell(trial.number, state=TrialState.FAIL)
 
 
 def _again(optuna_study: optuna.Study, number: int, attempt: int) -> None:

@@ -17,21 +17,20 @@ from optuna.trial import FrozenTrial, TrialState
 
 from resnas.results import Recorded
 from resnas.study import Study, derive_seed
-from resnas.trial import TRANSIENT
 
 
-def make_sampler(study: Study, draw: int, counted: int, random: bool = False) -> tuple[str, BaseSampler]:
+def make_sampler(study: Study, draw: int, started: int, random: bool = False) -> tuple[str, BaseSampler]:
     """Return name and sampler of a draw.
 
     Args:
         study: what is searched.
         draw: how many draws came before.
-        counted: how many trials were started before.
+        started: how many trials were started before.
         random: draw at random whatever the study says.
     """
     seed = derive_seed(study.search.seed, "sampler", draw)
     kind = study.search.sampler
-    if random or kind == "grid" or (kind == "tpe" and counted < study.search.random_share * study.search.n_trials):
+    if random or kind == "grid" or (kind == "tpe" and started < study.search.random_share * study.search.n_trials):
         kind = "random"
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
@@ -40,7 +39,7 @@ def make_sampler(study: Study, draw: int, counted: int, random: bool = False) ->
         if kind == "nsga2":
             # its own first generation is random, and must be a small part of the study
             population = max(4, study.search.n_trials // 8)
-            return "random" if counted < population else kind, NSGAIISampler(population_size=population, seed=seed)
+            return "random" if started < population else kind, NSGAIISampler(population_size=population, seed=seed)
         return kind, RandomSampler(seed=seed)
 
 
@@ -59,9 +58,15 @@ class ToldStudy(optuna.Study):
         return [trial for trial in shown if states is None or trial.state in states]
 
     def _pop_waiting_trial_id(self) -> int | None:
-        """Take from the queue what runs again before what is new: an interruption must not change the order."""
+        """Take from the queue what runs again, so that an interruption does not change the order; then the further
+        replicates of what was begun; then what is new."""
+
+        def order(trial: FrozenTrial) -> tuple[bool, bool, int]:
+            is_new = Recorded.of(trial).origin != "replicate"
+            return "resnas.repeats" not in trial.user_attrs, is_new, trial.number
+
         waiting = self._storage.get_all_trials(self._study_id, deepcopy=False, states=(TrialState.WAITING,))
-        for trial in sorted(waiting, key=lambda one: ("resnas.repeats" not in one.user_attrs, one.number)):
+        for trial in sorted(waiting, key=order):
             if self._storage.set_trial_state_values(trial._trial_id, state=TrialState.RUNNING):
                 return trial._trial_id
         return None
@@ -80,8 +85,7 @@ def _is_bad(trial: FrozenTrial) -> bool:
     """Whether a trial has no value because of its architecture."""
     if trial.state != TrialState.FAIL or not trial.params:
         return False
-    recorded = Recorded.of(trial)
-    return recorded.ending == "infeasible" or (recorded.ending == "failed" and recorded.cause not in TRANSIENT)
+    return Recorded.of(trial).ending in ("failed", "infeasible")
 
 
 def _as_worst(trial: FrozenTrial, values: list[float]) -> FrozenTrial:
