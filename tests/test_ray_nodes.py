@@ -110,6 +110,7 @@ def seconds_of(executor, count: int, at_a_time: int, steps: int, folder: Path) -
     return time.monotonic() - started_s
 
 
+@pytest.mark.timed
 def test_a_node_that_joins_is_used_and_two_nodes_give_at_least_1_6_times_the_trials(cluster, made, tmp_path):
     """In turns, the best of each counting, as other work on this machine must not."""
     executor = made()
