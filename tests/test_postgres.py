@@ -148,6 +148,96 @@ def test_coordinators_know_who_lives_and_take_turns(make, server, monkeypatch):
             assert inside == ["first", "second"]
 
 
+def database() -> str:
+    """Return the name of the database in which the study of a test is kept."""
+    return os.environ["RESNAS_STORAGE"].rpartition("/")[2]
+
+
+def test_who_has_the_turn_knows_whether_it_has_had_it_all_along(make, server):
+    with claimed(make()) as claim:
+        assert not claim.has_turn()
+        with claim.exclusive():
+            assert claim.has_turn()
+            with claim.exclusive():
+                assert claim.has_turn()
+            assert claim.has_turn()
+            server.cut(claim._turn_key, database())
+            assert not claim.has_turn()
+            assert claim.is_alive(claim.owner)
+            claim._ask("SELECT 1")  # connects again, and takes the turn that nobody else has
+            assert server.execute(f"SELECT pg_try_advisory_lock({claim._turn_key})", database()) == [(False,)]
+            assert not claim.has_turn()
+        assert not claim.has_turn()
+        with claim.exclusive():
+            assert claim.has_turn()
+        assert server.execute(f"SELECT pg_try_advisory_lock({claim._turn_key})", database()) == [(True,)]
+
+
+def test_a_cut_connection_is_made_again_during_a_turn_and_the_next_in_turn_waits(make, server, monkeypatch):
+    """The first is at work for long, and must not be taken for dead; what it does last is done before the second."""
+    monkeypatch.setattr(advisory, "LOOK_AFTER_S", 0.2)
+    monkeypatch.setattr(advisory, "SETTLE_S", 2.0)
+    study = make()
+    with claimed(study) as first, claimed(study) as second:
+        entered, cut = [], []
+
+        def enter() -> None:
+            with second.exclusive():
+                entered.append(time.monotonic())
+                assert second.has_turn()
+
+        waiting = threading.Thread(target=enter)
+        with first.exclusive():
+            waiting.start()
+            time.sleep(0.5)
+            cut.append(time.monotonic())
+            server.cut(first._turn_key, database())
+            lock = f"SELECT pg_try_advisory_xact_lock({first._key(first.owner)})"
+            wait_for(lambda: server.execute(lock, database()) == [(False,)], 2)
+            waiting.join()
+            assert not first.has_turn()
+        assert 1.9 < entered[0] - cut[0] < 4
+        # a turn that ended as it should is followed at once
+        waiting = threading.Thread(target=enter)
+        with first.exclusive():
+            waiting.start()
+            time.sleep(0.5)
+            left = time.monotonic()
+        waiting.join()
+        assert entered[1] - left < 1
+
+
+def test_two_who_count_and_start_at_the_same_time_do_not_overshoot(make, server, monkeypatch):
+    """The first has counted when its connection is cut and the second starts the last trial; the first gives back."""
+    monkeypatch.setattr(advisory, "SETTLE_S", 0.0)
+    study = make()
+    trials, total = open_study(study), 2
+    trials.ask()
+    with claimed(study) as first, claimed(study) as second:
+
+        def start(claim, meanwhile=lambda: None) -> bool:
+            with claim.exclusive():
+                if len(trials.get_trials(states=(TrialState.RUNNING,))) >= total:
+                    return False
+                meanwhile()
+                trial = trials.ask()
+                if not claim.has_turn():
+                    trials.tell(trial, state=TrialState.FAIL)
+                    return False
+                return True
+
+        def cut() -> None:
+            server.cut(first._turn_key, database())
+            other = threading.Thread(target=lambda: started.append(start(second)))
+            other.start()
+            other.join()
+
+        started: list[bool] = []
+        started.append(start(first, cut))
+        assert started == [True, False]
+        assert [trial.state.name for trial in trials.get_trials()] == ["RUNNING", "RUNNING", "FAIL"]
+
+
 def test_a_lost_host_is_noticed_within_a_minute(make):
     with claimed(make()) as claim:
         shown = {name: claim._ask(f"SHOW {name}") for name in advisory.SETTINGS}

@@ -28,10 +28,17 @@ class Claim(Protocol):
         ...
 
     def exclusive(self) -> AbstractContextManager[None]:
-        """Enter a section in which no other coordinator of this study is.
+        """Enter a section in which no other coordinator of this study is, as long as `has_turn`.
 
         Raises:
             ResnasError: the storage is away, or another coordinator does not leave the section.
+        """
+        ...
+
+    def has_turn(self) -> bool:
+        """Whether no other coordinator can have been in the section since this one entered it.
+
+        Ask it inside `exclusive`, after what only one may do was written down; where it is False, take that back.
         """
         ...
 
@@ -49,6 +56,10 @@ class SoleClaim:
     def exclusive(self) -> AbstractContextManager[None]:
         """Do nothing: there is no other."""
         return contextlib.nullcontext()
+
+    def has_turn(self) -> bool:
+        """There is no other to have it."""
+        return True
 
     def is_alive(self, owner: str) -> bool:
         """Only this one lives: it holds the lock."""
