@@ -171,6 +171,30 @@ def test_studies_of_one_name_in_one_file_have_one_coordinator(make, tmp_path):
         pass
 
 
+def test_coordinators_that_start_together_do_not_stand_in_each_others_way(make):
+    study, errors = make(), []
+
+    def start() -> None:
+        try:
+            for _ in range(200):
+                make_results_folder(study)
+        except InputError as error:
+            errors.append(error)
+
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-5)
+    try:
+        starting = [threading.Thread(target=start) for _ in range(4)]
+        for one in starting:
+            one.start()
+        for one in starting:
+            one.join()
+    finally:
+        sys.setswitchinterval(interval)
+    assert not errors
+    assert [path.name for path in study.results_folder.iterdir()] == ["trials"]
+
+
 def journal_of_three(path: Path) -> list[bytes]:
     """Write a journal with three trials; return its lines."""
     study = optuna.create_study(storage=JournalStorage(JournalFileBackend(str(path))), study_name="small")

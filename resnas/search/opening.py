@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import itertools
 import json
+import tempfile
 import warnings
 from collections.abc import Iterator
 from pathlib import Path
@@ -120,13 +121,11 @@ def _numbered(name: str, number: int) -> str:
 
 
 def make_results_folder(study: Study) -> None:
-    """Make the results folder and try to write into it. Raises InputError where that fails."""
+    """Make the results folder and write a file without a name into it. Raises InputError where that fails."""
     folder = study.results_folder
     try:
         (folder / "trials").mkdir(parents=True, exist_ok=True)
-        probe = folder / ".writable"
-        probe.touch()
-        probe.unlink()
+        tempfile.TemporaryFile(dir=folder).close()
     except OSError as error:
         raise InputError(f"cannot write results to {folder}: {error.strerror or error}") from error
 
