@@ -57,7 +57,6 @@ def make(tmp_path, monkeypatch):
         ("folder/kept.journal", "journal", "folder/kept.journal"),
         ("kept.log", "journal", "kept.log"),
         ("postgresql+psycopg://user@host/name", "postgresql", None),
-        ("mysql://user@host/name", "other", None),
     ],
 )
 def test_a_url_is_a_kind_and_files_are_relative_to_the_study(make, tmp_path, url, kind, path):
@@ -87,6 +86,19 @@ def test_a_missing_driver_is_one_sentence_that_says_what_to_install(make, monkey
 def test_a_database_in_memory_is_refused(make, url):
     with pytest.raises(InputError, match="gone with the process"):
         open_study(make(f"storage='{url}'"))
+
+
+@pytest.mark.parametrize(
+    "url", ["mysql+pymysql://u:s3cret@host/db", "redis://:s3cret@host", "s3cret", "u:s3cret@host/db"]
+)
+def test_a_storage_in_which_two_machines_would_not_see_each_other_is_refused(make, url):
+    for use in (open_study, existing_study, lambda study: claimed(study).__enter__()):
+        with pytest.raises(
+            InputError, match=r"cannot use .*: a study is kept in SQLite .* journal .* PostgreSQL"
+        ) as caught:
+            use(make(f"storage='{url}'"))
+        assert "s3cret" not in str(caught.value)
+        assert "\n" not in str(caught.value)
 
 
 def test_sqlite_on_a_network_file_system_is_refused_and_a_journal_is_not(make, tmp_path, monkeypatch):
