@@ -76,6 +76,12 @@ class Server:
             answer = connection.execute(statement)
             return answer.fetchall() if answer.description else []
 
+    def cut(self, key: int, database: str) -> None:
+        """End the connection that holds an advisory lock, as a lost network would."""
+        held = f"(classid::bigint << 32 | objid::bigint) = {key} AND locktype = 'advisory' AND granted"
+        ended = self.execute(f"SELECT pg_terminate_backend(pid, 5000) FROM pg_locks WHERE {held}", database)
+        assert ended == [(True,)]
+
     def new_database(self) -> str:
         """Return the name of an empty database."""
         name = "test_" + secrets.token_hex(4)

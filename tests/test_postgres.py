@@ -21,11 +21,13 @@ from postgres import PASSWORD, Server, Wire, missing
 from test_search import SPACE, STUDY
 from test_storage import holder, read_all, search_with_the_dashboard_open
 
+from resnas.cli import cleaning
 from resnas.errors import InputError, ResnasError
 from resnas.executor import LocalExecutor
 from resnas.results import COUNTED, Recorded
 from resnas.search import Coordinator, advisory, existing_study, load_trials, open_study, patience
 from resnas.search.claim import claimed
+from resnas.search.cleaning import find_needless
 from resnas.search.opening import check_data, make_results_folder
 from resnas.search.patience import TOKEN, PatientStorage
 from resnas.study import Study
@@ -146,6 +148,160 @@ def test_coordinators_know_who_lives_and_take_turns(make, server, monkeypatch):
                 inside.append("first")
             waiting.join()
             assert inside == ["first", "second"]
+
+
+def database() -> str:
+    """Return the name of the database in which the study of a test is kept."""
+    return os.environ["RESNAS_STORAGE"].rpartition("/")[2]
+
+
+def test_who_has_the_turn_knows_whether_it_has_had_it_all_along(make, server):
+    with claimed(make()) as claim:
+        assert not claim.has_turn()
+        with claim.exclusive():
+            assert claim.has_turn()
+            with claim.exclusive():
+                assert claim.has_turn()
+            assert claim.has_turn()
+            server.cut(claim._turn_key, database())
+            assert not claim.has_turn()
+            assert claim.is_alive(claim.owner)
+            claim._ask("SELECT 1")  # connects again, and takes the turn that nobody else has
+            assert server.execute(f"SELECT pg_try_advisory_lock({claim._turn_key})", database()) == [(False,)]
+            assert not claim.has_turn()
+        assert not claim.has_turn()
+        with claim.exclusive():
+            assert claim.has_turn()
+        assert server.execute(f"SELECT pg_try_advisory_lock({claim._turn_key})", database()) == [(True,)]
+
+
+def test_a_cut_connection_is_made_again_during_a_turn_and_the_next_in_turn_waits(make, server, monkeypatch):
+    """The first is at work for long, and must not be taken for dead; what it does last is done before the second."""
+    monkeypatch.setattr(advisory, "LOOK_AFTER_S", 0.2)
+    monkeypatch.setattr(advisory, "SETTLE_S", 2.0)
+    study = make()
+    with claimed(study) as first, claimed(study) as second:
+        entered, cut = [], []
+
+        def enter() -> None:
+            with second.exclusive():
+                entered.append(time.monotonic())
+                assert second.has_turn()
+
+        waiting = threading.Thread(target=enter)
+        with first.exclusive():
+            waiting.start()
+            time.sleep(0.5)
+            cut.append(time.monotonic())
+            server.cut(first._turn_key, database())
+            lock = f"SELECT pg_try_advisory_xact_lock({first._key(first.owner)})"
+            wait_for(lambda: server.execute(lock, database()) == [(False,)], 2)
+            waiting.join()
+            assert not first.has_turn()
+        assert 1.9 < entered[0] - cut[0] < 4
+        # a turn that ended as it should is followed at once
+        waiting = threading.Thread(target=enter)
+        with first.exclusive():
+            waiting.start()
+            time.sleep(0.5)
+            left = time.monotonic()
+        waiting.join()
+        assert entered[1] - left < 1
+
+
+def test_two_who_count_and_start_at_the_same_time_do_not_overshoot(make, server, monkeypatch):
+    """The first has counted when its connection is cut and the second starts the last trial; the first gives back."""
+    monkeypatch.setattr(advisory, "SETTLE_S", 0.0)
+    study = make()
+    trials, total = open_study(study), 2
+    trials.ask()
+    with claimed(study) as first, claimed(study) as second:
+
+        def start(claim, meanwhile=lambda: None) -> bool:
+            with claim.exclusive():
+                if len(trials.get_trials(states=(TrialState.RUNNING,))) >= total:
+                    return False
+                meanwhile()
+                trial = trials.ask()
+                if not claim.has_turn():
+                    trials.tell(trial, state=TrialState.FAIL)
+                    return False
+                return True
+
+        def cut() -> None:
+            server.cut(first._turn_key, database())
+            other = threading.Thread(target=lambda: started.append(start(second)))
+            other.start()
+            other.join()
+
+        started: list[bool] = []
+        started.append(start(first, cut))
+        assert started == [True, False]
+        assert [trial.state.name for trial in trials.get_trials()] == ["RUNNING", "RUNNING", "FAIL"]
+
+
+@pytest.fixture
+def cleaned(make, monkeypatch):
+    """Return a study with needless checkpoints of its trial 0, and a function that cleans it as something happens."""
+    study = make()
+    optuna_study = open_study(study)
+    optuna_study.tell(optuna_study.ask(), 0.5)
+    for name in ("0000/checkpoints/last.ckpt", "0000/log.txt", "0007/log.txt"):
+        (study.results_folder / "trials" / name).parent.mkdir(parents=True, exist_ok=True)
+        (study.results_folder / "trials" / name).write_text(name)
+
+    def clean(meanwhile=lambda: None) -> set[str]:
+        def find(*arguments):
+            meanwhile()
+            return find_needless(*arguments)
+
+        monkeypatch.setattr(cleaning, "find_needless", find)
+        cleaning.run_clean(study.path, False, 0, [], "csv")
+        return left()
+
+    def left() -> set[str]:
+        trials = study.results_folder / "trials"
+        return {str(path.relative_to(trials)) for path in trials.rglob("*") if path.is_file()}
+
+    return study, optuna_study, clean, left
+
+
+def test_cleaning_leaves_a_trial_that_starts_meanwhile_and_whatever_comes_after_the_last(cleaned, capsys):
+    study, optuna_study, clean, _ = cleaned
+    started = threading.Event()
+    with claimed(study) as other:
+
+        def start() -> None:
+            with other.exclusive():
+                trial = optuna_study.ask()
+                trial.set_user_attr("resnas.owner", other.owner)
+                folder = study.results_folder / "trials" / f"{trial.number:04d}"
+                folder.mkdir()
+                (folder / "log.txt").write_text("just started")
+                (folder / "result.json.1-a.partial").write_text("being written")
+            started.set()
+
+        starting = threading.Thread(target=start)
+        assert clean(lambda: (starting.start(), started.wait(1))) >= {"0000/log.txt", "0007/log.txt"}
+        starting.join()
+        files = {"0000/log.txt", "0007/log.txt", "0001/log.txt", "0001/result.json.1-a.partial"}
+        with pytest.raises(ResnasError, match="another search is running"):
+            clean()
+        optuna_study.tell(1, 0.25)
+        assert clean() == files  # the coordinator lives and trains nothing; its file may be being written
+    partial = study.results_folder / "trials" / "0001" / "result.json.1-a.partial"
+    os.utime(partial, (0, 0))
+    assert clean() == files - {"0001/result.json.1-a.partial"}
+    assert "0000/checkpoints" in capsys.readouterr().out
+
+
+def test_cleaning_deletes_nothing_once_its_turn_is_lost(cleaned, server, capsys):
+    study, _, clean, left = cleaned
+    before = left()
+    with pytest.raises(ResnasError, match="deleted 0 of 1; the connection"):
+        clean(lambda: server.cut(advisory.lock_key("turn", study.name), database()))
+    assert left() == before
+    assert clean() == before - {"0000/checkpoints/last.ckpt"}
 
 
 def test_a_lost_host_is_noticed_within_a_minute(make):

@@ -1,5 +1,6 @@
 """Where studies are kept: which URL counts, what each kind of file needs to be safe, who may drive a study."""
 
+import errno
 import json
 import logging
 import os
@@ -17,6 +18,7 @@ import pytest
 from optuna.storages import JournalStorage
 from optuna.storages.journal import JournalFileBackend
 from optuna.trial import TrialState
+from sqlalchemy.exc import OperationalError
 from test_search import SPACE, STUDY
 
 from resnas.dashboard import open_server
@@ -26,7 +28,7 @@ from resnas.passwords import kept_from_children, without_passwords
 from resnas.search import Coordinator, existing_study, load_trials, open_study, storage
 from resnas.search.claim import claimed
 from resnas.search.journal import open_journal
-from resnas.search.opening import make_results_folder
+from resnas.search.opening import make_results_folder, writing
 from resnas.search.storage import locate
 from resnas.study import Study
 
@@ -57,7 +59,6 @@ def make(tmp_path, monkeypatch):
         ("folder/kept.journal", "journal", "folder/kept.journal"),
         ("kept.log", "journal", "kept.log"),
         ("postgresql+psycopg://user@host/name", "postgresql", None),
-        ("mysql://user@host/name", "other", None),
     ],
 )
 def test_a_url_is_a_kind_and_files_are_relative_to_the_study(make, tmp_path, url, kind, path):
@@ -87,6 +88,19 @@ def test_a_missing_driver_is_one_sentence_that_says_what_to_install(make, monkey
 def test_a_database_in_memory_is_refused(make, url):
     with pytest.raises(InputError, match="gone with the process"):
         open_study(make(f"storage='{url}'"))
+
+
+@pytest.mark.parametrize(
+    "url", ["mysql+pymysql://u:s3cret@host/db", "redis://:s3cret@host", "s3cret", "u:s3cret@host/db"]
+)
+def test_a_storage_in_which_two_machines_would_not_see_each_other_is_refused(make, url):
+    for use in (open_study, existing_study, lambda study: claimed(study).__enter__()):
+        with pytest.raises(
+            InputError, match=r"cannot use .*: a study is kept in SQLite .* journal .* PostgreSQL"
+        ) as caught:
+            use(make(f"storage='{url}'"))
+        assert "s3cret" not in str(caught.value)
+        assert "\n" not in str(caught.value)
 
 
 def test_sqlite_on_a_network_file_system_is_refused_and_a_journal_is_not(make, tmp_path, monkeypatch):
@@ -169,6 +183,85 @@ def test_studies_of_one_name_in_one_file_have_one_coordinator(make, tmp_path):
         make_results_folder(study)
     with claimed(first), pytest.raises(ResnasError, match="another search"), claimed(second):
         pass
+
+
+def test_coordinators_that_start_together_do_not_stand_in_each_others_way(make):
+    study, errors = make(), []
+
+    def start() -> None:
+        try:
+            for _ in range(200):
+                make_results_folder(study)
+        except InputError as error:
+            errors.append(error)
+
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-5)
+    try:
+        starting = [threading.Thread(target=start) for _ in range(4)]
+        for one in starting:
+            one.start()
+        for one in starting:
+            one.join()
+    finally:
+        sys.setswitchinterval(interval)
+    assert not errors
+    assert [path.name for path in study.results_folder.iterdir()] == ["trials"]
+
+
+def test_what_ends_a_search_is_named_for_what_it_is(make, tmp_path):
+    study = make()
+    folder = study.results_folder
+
+    def sentence(error: Exception) -> str:
+        with pytest.raises(ResnasError, match="the same command goes on") as caught, writing(study):
+            raise error
+        return str(caught.value).partition(". What was recorded")[0]
+
+    of_results = [
+        OSError(errno.ENOSPC, "No space left on device"),
+        OSError(errno.EDQUOT, "Disk quota exceeded", str(folder / "results.csv")),
+        OSError(errno.EROFS, "Read-only file system", folder / "trials" / "0000"),
+        OSError(errno.ENOENT, "No such file or directory", str(folder / "results.csv"), None, "elsewhere"),
+        OSError(errno.EACCES, "Permission denied", os.fsencode(folder)),
+    ]
+    others = [
+        OSError(errno.EMFILE, "Too many open files"),
+        OSError(errno.EMFILE, "Too many open files", str(folder / "results.csv")),
+        OSError(errno.EAGAIN, "Resource temporarily unavailable"),  # no process may be forked
+        OSError(errno.ENOMEM, "Cannot allocate memory"),
+        OSError(errno.ENOENT, "No such file or directory", "nvidia-smi"),
+        OSError(errno.ENOENT, "No such file or directory"),
+        OSError(errno.EACCES, "Permission denied", str(tmp_path / "data.csv")),
+        OSError(errno.ENOSPC, "No space left on device", "/dev/shm/x"),
+    ]
+    assert [sentence(error) for error in of_results] == [f"cannot write to {folder}: {error}" for error in of_results]
+    assert [sentence(error) for error in others] == [f"the system refused: {error}" for error in others]
+    assert sentence(OperationalError("INSERT", {}, Exception("disk full"))).startswith("cannot write to sqlite:///")
+    with pytest.raises(ValueError, match="a mistake"), writing(study):
+        raise ValueError("a mistake")
+
+
+def test_a_process_out_of_files_is_told_so_by_the_system(make):
+    """A real limit: 30 files, taken by sockets."""
+    code = """
+        import resource, socket, sys
+        from pathlib import Path
+        from resnas.search.opening import writing
+        from resnas.study import Study
+
+        study = Study.load(Path(sys.argv[1]))
+        resource.setrlimit(resource.RLIMIT_NOFILE, (30, 30))
+        try:
+            with writing(study):
+                taken = [socket.socket() for _ in range(40)]
+        except Exception as error:
+            print(error)
+    """
+    command = [sys.executable, "-c", textwrap.dedent(code), str(make().path)]
+    assert subprocess.check_output(command, text=True).startswith(
+        "the system refused: [Errno 24] Too many open files. "
+    )
 
 
 def journal_of_three(path: Path) -> list[bytes]:

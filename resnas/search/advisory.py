@@ -3,6 +3,10 @@
 The server gives an advisory lock back when the connection that took it ends, however it ends. Each coordinator holds
 one of its own on a connection of its own: another coordinator is dead if that lock is free. A thread looks after the
 connection, so that a server which was restarted soon sees the lock again.
+
+A turn is a lock as well, so it goes with a connection that breaks, and another coordinator may take it while the first
+still works. What must not be done by two is therefore written down first and counts only where `has_turn` then says
+that the turn has been held all along: whoever has the turn after that sees what was written.
 """
 
 from __future__ import annotations
@@ -30,7 +34,14 @@ its connection may have broken, and then it takes the lock again within seconds.
 TURN_S = 600.0
 """How long to wait for one's turn."""
 SETTLE_S = 3.0
-"""How long nobody is given a turn after a broken connection: who had the turn may be finishing its last call."""
+"""How long a coordinator waits with its turn where its own connection has broken, or that of the one it waited for: who
+had the turn may be finishing its last call. A coordinator that did not wait cannot know, and does not."""
+HOLDERS = """
+    SELECT pid FROM pg_locks WHERE locktype = 'advisory' AND granted AND objsubid = 1
+    AND (classid::bigint << 32 | objid::bigint) = :key
+    AND database = (SELECT oid FROM pg_database WHERE datname = current_database())
+"""
+"""Which processes of the server hold a lock."""
 SETTINGS = {
     "tcp_keepalives_idle": "20",
     "tcp_keepalives_interval": "5",
@@ -68,12 +79,15 @@ class SharedClaim:
         self._location = location
         self._name = name
         self._lock = threading.RLock()
+        """Of the connection; it is not kept during a turn, so that a broken connection is made again meanwhile."""
+        self._section = threading.RLock()
         self._closing = threading.Event()
         self._lost: ResnasError | None = None
         self._missing_since: dict[str, float] = {}
         self._settled_at = 0.0
-        self._turns = 0
         self._connection: Any = None
+        self._turn: Any = None
+        """The connection on which the turn was taken; None where it was not."""
         self._take()
         self._keeper = threading.Thread(target=self._look_after, daemon=True, name="resnas claim")
 
@@ -91,17 +105,28 @@ class SharedClaim:
 
     @contextlib.contextmanager
     def exclusive(self) -> Iterator[None]:
-        """Enter a section in which no other coordinator of this study is. Raises ResnasError."""
-        with self._lock:
-            self._wait_for_turn()
-            self._turns += 1
+        """Enter a section in which no other coordinator of this study is while the connection holds: `has_turn` tells.
+
+        Raises:
+            ResnasError: the storage is away, or another coordinator does not leave the section.
+        """
+        with self._section:
+            if self._turn is not None:
+                yield
+                return
             try:
+                self._wait_for_turn()
                 yield
             finally:
-                self._turns -= 1
-                # a connection that broke has given the turn back already
-                with contextlib.suppress(Exception):
-                    _execute(self._connection, "SELECT pg_advisory_unlock(:key)", key=self._turn_key)
+                self._give_turn_back()
+
+    def has_turn(self) -> bool:
+        """Whether this connection has held the turn all along; False also where the server does not answer."""
+        with self._lock, contextlib.suppress(Exception):
+            if self._turn is not None and self._turn is self._connection and not self._turn.invalidated:
+                mine = f"SELECT count(*) FROM ({HOLDERS}) AS holders WHERE pid = pg_backend_pid()"
+                return bool(_execute(self._turn, mine, key=self._turn_key))
+        return False
 
     def is_alive(self, owner: str) -> bool:
         """Whether the coordinator of this name holds its lock, or may take it again soon. Raises ResnasError."""
@@ -126,18 +151,42 @@ class SharedClaim:
     def _wait_for_turn(self) -> None:
         deadline = time.monotonic() + TURN_S
         while True:
-            try:
-                self._ask("SELECT pg_advisory_lock(:key)", key=self._turn_key)
-            except Exception as error:
-                if not _is_waiting(error):
+            if self._take_turn():
+                if (wait_s := self._settled_at - time.monotonic()) <= 0:
+                    return
+                time.sleep(wait_s)
+                if self.has_turn():
+                    return
+                self._give_turn_back()
+            if time.monotonic() > deadline:
+                raise ResnasError(
+                    f"another coordinator of the study {self._name!r} has been in the way for {TURN_S:g} s"
+                )
+
+    def _take_turn(self) -> bool:
+        """Wait a few seconds for the turn; return whether it was had."""
+        with self._lock:
+            before = None
+            if not self._ask("SELECT pg_try_advisory_lock(:key)", key=self._turn_key):
+                before = self._ask(HOLDERS, key=self._turn_key)
+                try:
+                    self._ask("SELECT pg_advisory_lock(:key)", key=self._turn_key)
+                except Exception as error:
+                    if _is_waiting(error):
+                        return False
                     raise
-                if time.monotonic() > deadline:
-                    raise ResnasError(
-                        f"another coordinator of the study {self._name!r} has been in the way for {TURN_S:g} s"
-                    ) from error
-                continue
-            time.sleep(max(0.0, self._settled_at - time.monotonic()))
-            return
+            self._turn = self._connection
+            # who has a connection holds a lock on it, that of its life
+            alive = "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND granted AND pid = :pid"
+            if before is not None and not self._ask(alive, pid=before):
+                self._settled_at = time.monotonic() + SETTLE_S
+            return True
+
+    def _give_turn_back(self) -> None:
+        with self._lock, contextlib.suppress(Exception):
+            had, self._turn = self._turn, None
+            if had is not None and not self._connection.invalidated:  # one that broke has given it back already
+                _execute(self._connection, "SELECT pg_advisory_unlock(:key)", key=self._turn_key)
 
     def _ask(self, statement: str, **values: Any) -> Any:
         """Return the value of a statement; a broken connection is made again."""
@@ -155,13 +204,14 @@ class SharedClaim:
                     self._take_again()
 
     def _take(self) -> None:
-        """Connect and take this coordinator's lock, and its turn where it had that."""
+        """Connect and take this coordinator's lock, and its turn where it had that and nobody has taken it."""
         connection = _connect(self._location)
         try:
             for setting, value in SETTINGS.items():
                 _execute(connection, f"SET {setting} = '{value}'")
-            for key in [self._key(self.owner), *[self._turn_key] * self._turns]:
-                _execute(connection, "SELECT pg_advisory_lock(:key)", key=key)
+            _execute(connection, "SELECT pg_advisory_lock(:key)", key=self._key(self.owner))
+            if self._turn is not None:
+                _execute(connection, "SELECT pg_try_advisory_lock(:key)", key=self._turn_key)
         except BaseException:
             connection.close()
             raise

@@ -28,7 +28,7 @@ class Claim(Protocol):
         ...
 
     def exclusive(self) -> AbstractContextManager[None]:
-        """Enter a section in which no other coordinator of this study is.
+        """Enter a section in which no other coordinator of this study is, as long as `has_turn`.
 
         Raises:
             ResnasError: the storage is away, or another coordinator does not leave the section.
@@ -36,7 +36,10 @@ class Claim(Protocol):
         ...
 
     def has_turn(self) -> bool:
-        """Whether this coordinator has had the turn without a break since it entered `exclusive`."""
+        """Whether no other coordinator can have been in the section since this one entered it.
+
+        Ask it inside `exclusive`, after what only one may do was written down; where it is False, take that back.
+        """
         ...
 
     def is_alive(self, owner: str) -> bool:
@@ -55,7 +58,7 @@ class SoleClaim:
         return contextlib.nullcontext()
 
     def has_turn(self) -> bool:
-        """Always: there is no other."""
+        """There is no other to have it."""
         return True
 
     def is_alive(self, owner: str) -> bool:

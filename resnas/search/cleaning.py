@@ -6,6 +6,7 @@ Results are never among it: a trial's log, metrics and `result.json` stay where 
 from __future__ import annotations
 
 import shutil
+import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,7 +18,11 @@ from resnas.errors import ResnasError
 from resnas.results import COUNTED, Recorded
 from resnas.search.disk import KeptCheckpoints
 from resnas.search.opening import trial_folder
+from resnas.search.storage import locate
 from resnas.study import Study
+
+RECENT_S = 600.0
+"""How long a file may take to be written."""
 
 
 @dataclass(frozen=True)
@@ -40,7 +45,10 @@ class Needless:
 
 
 def find_needless(study: Study, trials: Sequence[FrozenTrial], keep: int | None = None) -> list[Needless]:
-    """Return what may be deleted while no search runs the study.
+    """Return what may be deleted while no search trains trials of the study.
+
+    Where several coordinators can share it, one may be starting: a folder of a trial that comes after all of these, and
+    a file that was written just now, are then left alone.
 
     Args:
         study: whose results folder.
@@ -59,7 +67,9 @@ def find_needless(study: Study, trials: Sequence[FrozenTrial], keep: int | None 
             found.append(_needless(number, "checkpoints", why, path))
     gone = [one.path for one in found]
     for path in sorted(study.results_folder.rglob(f"*{PARTIAL}")):
-        if path.is_file() and not any(folder in gone for folder in path.parents):
+        if any(folder in gone for folder in path.parents) or (_is_shared(study) and _is_recent(path)):
+            continue
+        if path.is_file():
             found.append(_needless(_number(path, study), "unfinished file", "its writer was killed", path))
     return found
 
@@ -97,7 +107,8 @@ def _folders(study: Study, trials: Sequence[FrozenTrial]) -> list[tuple[int, str
         number = int(path.name)
         one = known.get(number)
         if one is None:
-            found.append((number, "the study has no such trial", path))
+            if not _is_shared(study) or number < max(known, default=-1):
+                found.append((number, "the study has no such trial", path))
         elif number in going_on:
             continue
         elif one.ending == "infeasible":
@@ -105,6 +116,18 @@ def _folders(study: Study, trials: Sequence[FrozenTrial]) -> list[tuple[int, str
         elif one.ending == "interrupted" and (not one.key or (one.key, one.replicate) in ended):
             found.append((number, "interrupted, ended as another trial", path))
     return found
+
+
+def _is_shared(study: Study) -> bool:
+    return locate(study).kind == "postgresql"
+
+
+def _is_recent(path: Path) -> bool:
+    """Whether its writer may still be at work, or has just ended."""
+    try:
+        return time.time() - path.stat().st_mtime < RECENT_S
+    except FileNotFoundError:
+        return True
 
 
 def _needless(number: int | None, what: str, why: str, path: Path) -> Needless:

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import itertools
 import json
+import os
+import tempfile
 import warnings
 from collections.abc import Iterator
 from pathlib import Path
@@ -24,6 +27,8 @@ FINGERPRINT = "resnas.fingerprint"
 DATA = "resnas.data_sha256"
 EXTENSIONS = "resnas.extensions"
 """When the space of the study was widened, after how many trials, and how."""
+UNWRITABLE = {errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO, errno.EACCES, errno.EPERM, errno.ENOENT}
+"""What the system says of a folder that cannot be written."""
 
 optuna.logging.set_verbosity(optuna.logging.WARNING)
 
@@ -60,7 +65,11 @@ def open_study(study: Study) -> optuna.Study:
 
 @contextlib.contextmanager
 def writing(study: Study) -> Iterator[None]:
-    """Make a sentence of what keeps a search from writing: a full disk, a storage that is gone. Raises ResnasError."""
+    """Make a sentence of what keeps a search from going on: a full disk, a storage that is gone, no process to be had.
+
+    Raises:
+        ResnasError: with that sentence.
+    """
     try:
         yield
     except ResnasError:
@@ -69,11 +78,23 @@ def writing(study: Study) -> Iterator[None]:
         is_database = isinstance(error, optuna.exceptions.StorageInternalError) or is_database_error(error)
         if not is_database and not isinstance(error, OSError):
             raise
-        what = locate(study).shown if is_database else str(study.results_folder)
         cause = str(next((one for one in causes(error) if isinstance(one, OSError)), None) or root_message(error))
+        what = "the system refused"
+        if is_database:
+            what = f"cannot write to {locate(study).shown}"
+        elif isinstance(error, OSError) and _is_of_results(study, error):
+            what = f"cannot write to {study.results_folder}"
         raise ResnasError(
-            f"cannot write to {what}: {cause}. What was recorded is safe; when this is mended, the same command goes on"
+            f"{what}: {cause}. What was recorded is safe; when this is mended, the same command goes on"
         ) from error
+
+
+def _is_of_results(study: Study, error: OSError) -> bool:
+    """Whether the results folder is what an error is about, rather than another file, a process or a socket."""
+    if error.filename is None:
+        return error.errno in UNWRITABLE - {errno.ENOENT}
+    file, folder = Path(os.path.abspath(os.fsdecode(error.filename))), Path(os.path.abspath(study.results_folder))
+    return error.errno in UNWRITABLE and file.is_relative_to(folder)
 
 
 def load_trials(study: Study) -> list[FrozenTrial]:
@@ -120,13 +141,11 @@ def _numbered(name: str, number: int) -> str:
 
 
 def make_results_folder(study: Study) -> None:
-    """Make the results folder and try to write into it. Raises InputError where that fails."""
+    """Make the results folder and write a file without a name into it. Raises InputError where that fails."""
     folder = study.results_folder
     try:
         (folder / "trials").mkdir(parents=True, exist_ok=True)
-        probe = folder / ".writable"
-        probe.touch()
-        probe.unlink()
+        tempfile.TemporaryFile(dir=folder).close()
     except OSError as error:
         raise InputError(f"cannot write results to {folder}: {error.strerror or error}") from error
 

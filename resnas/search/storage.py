@@ -23,7 +23,7 @@ from resnas.search.journal import open_journal
 from resnas.search.patience import PatientStorage, messages
 from resnas.study import Study
 
-Kind = Literal["sqlite", "journal", "postgresql", "other"]
+Kind = Literal["sqlite", "journal", "postgresql"]
 JOURNAL_ENDINGS = (".log", ".journal")
 BUSY_S = 60
 """How long SQLite waits while another process writes."""
@@ -70,7 +70,8 @@ def locate(study: Study, environment: Mapping[str, str] = os.environ) -> Locatio
     Relative paths of files are relative to the study file.
 
     Raises:
-        InputError: PostgreSQL is asked for without a driver, or a database in memory.
+        InputError: PostgreSQL is asked for without a driver, a database in memory, or one of another kind, where
+            nothing would keep two machines from taking each other's trials for those of a dead coordinator.
     """
     variable = next((name for name in STORAGE_VARIABLES if environment.get(name)), "")
     given = study.storage or environment.get(variable, "")
@@ -85,15 +86,19 @@ def locate(study: Study, environment: Mapping[str, str] = os.environ) -> Locatio
         return Location("journal", str(path), path, given_by)
     if scheme.startswith("postgres"):
         return Location("postgresql", _with_driver(given, given_by), None, given_by)
-    name = given.partition(":///")[2]
-    if scheme.startswith("sqlite") and (name == ":memory:" or not name):
-        raise InputError(f"{given_by}: cannot use {given}: it would be gone with the process; name a file")
-    if scheme.startswith("sqlite") and not name.startswith("file:"):
-        name, _, query = name.partition("?")
-        return Location(
-            "sqlite", f"sqlite:///{beside / name}" + (f"?{query}" if query else ""), beside / name, given_by
+    if not scheme.startswith("sqlite"):
+        shown = scheme if "://" in given else "the URL given"
+        raise InputError(
+            f"{given_by}: cannot use {shown}: a study is kept in SQLite (sqlite:///FILE), in a journal (journal:FILE) "
+            "or in PostgreSQL (postgresql://USER@HOST/DATABASE)"
         )
-    return Location("sqlite" if scheme.startswith("sqlite") else "other", given, None, given_by)
+    name = given.partition(":///")[2]
+    if name == ":memory:" or not name:
+        raise InputError(f"{given_by}: cannot use {given}: it would be gone with the process; name a file")
+    if name.startswith("file:"):
+        return Location("sqlite", given, None, given_by)
+    name, _, query = name.partition("?")
+    return Location("sqlite", f"sqlite:///{beside / name}" + (f"?{query}" if query else ""), beside / name, given_by)
 
 
 def _with_driver(url: str, given_by: str) -> str:
@@ -172,16 +177,14 @@ def open_storage(location: Location, make: bool = True) -> BaseStorage:
 
 
 def engine_options(location: Location) -> dict[str, Any]:
-    """Return SQLAlchemy's options for an engine."""
+    """Return SQLAlchemy's options for an engine of SQLite or PostgreSQL."""
     if location.kind == "sqlite":
         return {"connect_args": {"timeout": BUSY_S, "factory": DurableConnection}}
-    if location.kind == "postgresql":
-        from sqlalchemy.engine import make_url
+    from sqlalchemy.engine import make_url
 
-        in_url = make_url(location.url).query
-        arguments = {name: value for name, value in POSTGRESQL.items() if name not in in_url}
-        return {"pool_pre_ping": True, "pool_size": 2, "max_overflow": 8, "connect_args": arguments}
-    return {"pool_pre_ping": True}
+    in_url = make_url(location.url).query
+    arguments = {name: value for name, value in POSTGRESQL.items() if name not in in_url}
+    return {"pool_pre_ping": True, "pool_size": 2, "max_overflow": 8, "connect_args": arguments}
 
 
 class DurableConnection(sqlite3.Connection):
