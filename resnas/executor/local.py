@@ -79,8 +79,9 @@ class LocalExecutor:
     def stop(self) -> None:
         """Kill every trial."""
         for running in self._running.values():
-            running.group.kill()
+            running.group.ask()
         for running in self._running.values():
+            running.group.kill()
             running.process.join()
         self._running.clear()
 
