@@ -1,16 +1,20 @@
-"""What trials leave behind, with real processes: nothing survives them, and it hides nothing."""
+"""What trials leave behind, and what is killed around them, with real processes: nothing survives, all is named."""
 
+import os
+import signal
 import subprocess
 import sys
 import textwrap
 import time
+from multiprocessing import forkserver
 from pathlib import Path
 
 import psutil
 import pytest
-from test_executor import alive, ending, spec
+from test_executor import TASK, alive, ending, spec
 
-from resnas.executor import Limits, LocalExecutor
+from resnas.errors import ResnasError
+from resnas.executor import Limits, LocalExecutor, inspect_task
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="orphans are adopted, and found, on Linux")
 
@@ -102,6 +106,14 @@ def test_what_a_trial_leaves_behind_ends_with_it_and_hides_nothing(executor, nas
     assert not zombies()
 
 
+def test_a_call_whose_process_dies_ends_though_a_child_lives(executor, nasty, tmp_path):
+    started_s = time.monotonic()
+    with pytest.raises(ResnasError, match="killed: by SIGKILL"):
+        executor.call(inspect_task, nasty("fork, killed"))
+    assert time.monotonic() - started_s < 5
+    assert not alive(noted(tmp_path))
+
+
 def test_orphans_that_end_while_the_trial_runs_do_not_stay_as_zombies(executor, nasty, tmp_path):
     executor.submit(1, spec(tmp_path, task=nasty("litter, hang")), Limits(timeout_s=2.0))
     noted(tmp_path)
@@ -109,8 +121,45 @@ def test_orphans_that_end_while_the_trial_runs_do_not_stay_as_zombies(executor, 
     assert ending(executor).result.cause == "timeout"
 
 
+def test_a_guard_that_is_killed_takes_its_trial_along(executor, nasty, tmp_path):
+    executor.submit(1, spec(tmp_path, task=nasty("fork, hang")), Limits())
+    child = noted(tmp_path)
+    (running,) = executor._running.values()
+    os.kill(running.process.pid, signal.SIGKILL)
+    assert ending(executor).result.reason == "killed: by SIGKILL"
+    wait_until(lambda: not alive(child))
+
+
+@pytest.mark.slow
+def test_trials_whose_fork_server_is_killed_are_named_so_and_the_next_ones_run_as_ever(executor, nasty, tmp_path):
+    for number in (1, 2):
+        executor.submit(number, spec(tmp_path / str(number), task=nasty("daemon, hang")), Limits())
+    child = noted(tmp_path)
+    trials = [one for running in executor._running.values() for one in tree(running.process.pid)]
+    server = forkserver._forkserver._forkserver_pid  # type: ignore[attr-defined]
+    os.kill(server, signal.SIGKILL)
+    endings: list = []
+    wait_until(lambda: endings.extend(executor.events(0.2)) or len(endings) == 2)
+    assert {ended.result.reason for ended in endings} == {"killed: its fork server was killed"}
+    wait_until(lambda: not alive(child) and not any(alive(one) for one in trials))
+    assert len(executor.call(inspect_task, TASK)["data_sha256"]) == 64
+    new = psutil.Process(forkserver._forkserver._forkserver_pid)  # type: ignore[attr-defined]
+    assert new.pid != server
+    assert new.environ()["OMP_NUM_THREADS"] == "1"
+    assert bin(signals_ignored(new.pid))[-signal.SIGINT] == "1"
+    executor.submit(3, spec(tmp_path / "3"), Limits())
+    result = ending(executor).result
+    assert result.state == "complete"
+    assert result.metrics["start_time_s"] < 1  # as torch and Lightning are loaded there again
+
+
 def tree(pid: int) -> list[int]:
     return [pid, *(one.pid for one in psutil.Process(pid).children(recursive=True))]
+
+
+def signals_ignored(pid: int) -> int:
+    lines = Path(f"/proc/{pid}/status").read_text().splitlines()
+    return next(int(line.split()[1], 16) for line in lines if line.startswith("SigIgn:"))
 
 
 @pytest.mark.slow

@@ -43,6 +43,10 @@ class Group:
         self.look()
         return sum(_memory_bytes(process) for process in self._met)
 
+    def has_guard(self) -> bool:
+        """Is the guard still there? Its end is told only after it is gone."""
+        return self._guard is not None and self._guard.is_running()
+
     def ask(self) -> None:
         """Let the guard kill all the others and end."""
         if self._guard is not None:
