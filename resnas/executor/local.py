@@ -15,6 +15,8 @@ from multiprocessing import connection, forkserver
 from pathlib import Path
 from typing import Any
 
+import psutil
+
 from resnas.errors import ResnasError
 from resnas.executor.events import Aborted, Ended, Limits, Reported
 from resnas.executor.group import Group, out_of_memory_kills
@@ -25,18 +27,23 @@ from resnas.trial import TrialResult, TrialSpec
 PRELOADED = ["__main__", "resnas.executor", "resnas.train", "tensorboard.summary.writer.event_file_writer"]
 """Imported once by the fork server, so that a trial starts in a fraction of a second."""
 POLL_S = 0.1
+END_S = 5.0
+"""How long a process may take to end once it has given its result."""
 LOOK_EVERY_S = 1.0
 """How often the memory of a trial and its child processes is looked at."""
+GONE_CODE = 255
+"""The exit code that Python gives a process whose fork server is gone, and which still runs."""
 
 
 @dataclass
 class _Running:
     process: Any
-    group: Group
+    """Its sentinel is ready when it has ended, whoever still holds the channel, and when the fork server has."""
     channel: connection.Connection
-    deadline: float
+    group: Group
     limits: Limits
     device: str | None
+    started_s: float = field(default_factory=time.monotonic)
     oom_kills: int = field(default_factory=out_of_memory_kills)
     looked_s: float = field(default_factory=time.monotonic)
 
@@ -59,14 +66,15 @@ class LocalExecutor:
         device = self._devices[len(self._running) % len(self._devices)] if self._devices else None
         in_use = {running.device for running in self._running.values()}
         device = next((free for free in self._devices if free not in in_use), device)
-        process, channel = self._start(trial_process, spec, limits.memory_gib, device)
-        deadline = time.monotonic() + (limits.timeout_s or float("inf"))
-        self._running[number] = _Running(process, Group(process.pid), channel, deadline, limits, device)
-        return f"{platform.node()}, process {process.pid}"
+        running = self._start(limits, device, trial_process, spec, limits.memory_gib, device)
+        self._running[number] = running
+        return f"{platform.node()}, process {running.process.pid}"
 
     def events(self, timeout_s: float) -> list[Reported | Ended]:
         """Return reports and endings."""
-        waiting: list[Any] = [running.channel for running in self._running.values()]
+        waiting: list[Any] = []
+        for running in self._running.values():
+            waiting += [running.channel, running.process.sentinel]
         if waiting:
             connection.wait(waiting, timeout_s)
         return [event for number in list(self._running) if (event := self._event(number)) is not None]
@@ -79,8 +87,9 @@ class LocalExecutor:
     def stop(self) -> None:
         """Kill every trial."""
         for running in self._running.values():
-            running.group.kill()
+            running.group.ask()
         for running in self._running.values():
+            running.group.kill()
             running.process.join()
         self._running.clear()
 
@@ -91,18 +100,20 @@ class LocalExecutor:
             Aborted: `abort` was called.
             ResnasError: what the function raised; an InputError stays one.
         """
-        process, channel = self._start(call_process, function, arguments)
-        while not channel.poll(POLL_S):
-            if self._aborted:
-                Group(process.pid).kill()
-                process.join()
-                raise Aborted("stopped while the data were being read")
+        running = self._start(Limits(), None, call_process, function, arguments)
         try:
-            error, value = channel.recv()
-        except EOFError:
-            process.join()
-            raise ResnasError(f"a helper process ended unexpectedly (exit code {process.exitcode})") from None
-        process.join()
+            while not running.channel.poll():
+                if self._aborted:
+                    raise Aborted("stopped while the data were being read")
+                if running.process.exitcode is not None and not running.channel.poll():
+                    raise EOFError
+                connection.wait([running.channel, running.process.sentinel], POLL_S)
+            error, value = running.channel.recv()
+            running.process.join(END_S)
+        except (EOFError, OSError):
+            raise ResnasError(f"a helper process ended unexpectedly ({_died(running).reason})") from None
+        finally:
+            running.group.kill()
         if error is not None:
             raise error
         return value
@@ -111,26 +122,40 @@ class LocalExecutor:
         """Give up a call."""
         self._aborted = True
 
-    def _start(self, target: Callable[..., None], *arguments: Any) -> tuple[Any, connection.Connection]:
-        ours, theirs = self._context.Pipe()
-        process = self._context.Process(target=target, args=(theirs, *arguments))
-        with kept_from_children():  # it may have to start the fork server again
-            process.start()
-        theirs.close()
-        return process, ours
+    def _start(self, limits: Limits, device: str | None, target: Callable[..., None], *arguments: Any) -> _Running:
+        for attempt in (1, 2):
+            _start_fork_server()
+            ours, theirs = self._context.Pipe()
+            process = self._context.Process(target=target, args=(theirs, *arguments))
+            try:
+                with kept_from_children():  # it starts the server where that was killed just now
+                    process.start()
+                break
+            except (ConnectionError, EOFError):  # the server was killed while it was asked
+                if attempt == 2:
+                    raise
+            finally:
+                theirs.close()
+        assert process.pid is not None
+        return _Running(process, ours, Group(process.pid), limits, device)
 
     def _event(self, number: int) -> Reported | Ended | None:
         running = self._running[number]
-        if running.channel.poll():
+        ended = running.process.exitcode is not None  # asked first: after that nothing comes
+        while running.channel.poll():
             try:
                 message = running.channel.recv()
             except (EOFError, OSError):
                 return self._end(number, _died(running))
             if isinstance(message, TrialResult):
                 return self._end(number, message)
-            return Reported(number, *message)
-        if time.monotonic() > running.deadline:
-            return self._end(number, TrialResult.failure("timeout", f"longer than {running.limits.timeout_s:g} s"))
+            if not ended:  # a report of the dead waits for no answer
+                return Reported(number, *message)
+        if ended:
+            return self._end(number, _died(running))
+        timeout_s = running.limits.timeout_s
+        if timeout_s and time.monotonic() - running.started_s > timeout_s:
+            return self._end(number, TrialResult.failure("timeout", f"longer than {timeout_s:g} s"))
         if time.monotonic() - running.looked_s > LOOK_EVERY_S:
             running.looked_s = time.monotonic()
             limit_gib, used_gib = running.limits.memory_gib, running.group.memory_bytes() / 2**30
@@ -141,14 +166,19 @@ class LocalExecutor:
 
     def _end(self, number: int, result: TrialResult) -> Ended:
         running = self._running.pop(number)
-        running.process.join(timeout=0 if result.cause in ("timeout", "out of memory") else 5)
+        running.process.join(timeout=0 if result.cause in ("timeout", "out of memory") else END_S)
         running.group.kill()
         running.process.join()
         return Ended(number, result)
 
 
 def _start_fork_server() -> None:
-    """Start it deaf to Ctrl-C, which a terminal sends to all; the coordinator ends the trials itself."""
+    """Start it where there is none, or no more; deaf to Ctrl-C, which a terminal sends to all.
+
+    The coordinator ends the trials itself, and is deaf only while it starts the server.
+    """
+    if _fork_server_runs():
+        return
     in_main_thread = threading.current_thread() is threading.main_thread()
     before = signal.signal(signal.SIGINT, signal.SIG_IGN) if in_main_thread else None
     try:
@@ -157,6 +187,13 @@ def _start_fork_server() -> None:
     finally:
         if in_main_thread:
             signal.signal(signal.SIGINT, before)
+
+
+def _fork_server_runs() -> bool:
+    pid = getattr(getattr(forkserver, "_forkserver", None), "_forkserver_pid", None)
+    with contextlib.suppress(psutil.Error):
+        return pid is not None and psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
+    return False
 
 
 def _free_devices() -> list[str]:
@@ -177,4 +214,6 @@ def _died(running: _Running) -> TrialResult:
         if name == "SIGKILL" and out_of_memory_kills() > running.oom_kills:
             return TrialResult.failure("out of memory", "killed by the system, which had no memory left")
         return TrialResult.failure("killed", f"by {name}")
+    if process.exitcode == GONE_CODE and running.group.has_guard():
+        return TrialResult.failure("killed", "its fork server was killed")
     return TrialResult.failure("exception", f"its process ended without a result (exit code {process.exitcode})")

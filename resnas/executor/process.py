@@ -1,17 +1,14 @@
-"""Inside the process of a trial: it leads its own process group, ends with the process that asked for it, logs to a
-file, and always gives a result with a reason.
+"""Inside the process of a trial: it has a guard and a process group of its own, logs to a file, and always gives a
+result with a reason.
 """
 
 from __future__ import annotations
 
 import contextlib
 import errno
-import multiprocessing
 import os
 import re
-import signal
 import sys
-import threading
 import time
 import traceback
 from collections.abc import Callable, Iterator
@@ -21,7 +18,8 @@ from typing import Any
 
 from resnas.allocator import keep_freed_memory
 from resnas.errors import ResnasError, TrialFailed
-from resnas.executor.group import die_with_parent, kill_own_descendants
+from resnas.executor.group import kill_own_descendants
+from resnas.executor.guard import fork_guarded
 from resnas.trial import Cause, TrialResult, TrialSpec
 
 _TORCH_WRITE = re.compile(r"PytorchStreamWriter failed writing|file write failed|unexpected pos \d+ vs \d+")
@@ -40,8 +38,7 @@ def trial_process(
 ) -> None:
     """Be the process of one trial."""
     started_s = time.time()
-    os.setsid()
-    _end_with_parent()
+    _be_on_its_own()
     if device is not None:
         os.environ["CUDA_VISIBLE_DEVICES"] = device
     elif memory_gib is not None:  # CUDA maps far more than it uses
@@ -119,8 +116,7 @@ def _ask(channel: connection.Connection, step: int, metrics: dict[str, float]) -
 
 def call_process(channel: connection.Connection, function: Callable[..., Any], arguments: tuple[Any, ...]) -> None:
     """Be the process of one call; send (error, value) back."""
-    os.setsid()
-    _end_with_parent()
+    _be_on_its_own()
     try:
         channel.send((None, function(*arguments)))
     except ResnasError as error:
@@ -132,19 +128,11 @@ def call_process(channel: connection.Connection, function: Callable[..., Any], a
     channel.close()
 
 
-def _end_with_parent() -> None:
-    """Kill this process group when the process that asked for it is gone, whatever ended it."""
+def _be_on_its_own() -> None:
+    """Leave the coordinator's process group, and have a guard that ends this process with the coordinator."""
+    os.setsid()
     _let_fork_server_end()
-    die_with_parent()
-    parent = multiprocessing.parent_process()
-    assert parent is not None
-
-    def watch() -> None:
-        connection.wait([parent.sentinel])
-        kill_own_descendants()
-        os.killpg(os.getpgid(0), signal.SIGKILL) if os.getpgid(0) == os.getpid() else os._exit(1)
-
-    threading.Thread(target=watch, daemon=True).start()
+    fork_guarded()
 
 
 def _let_fork_server_end() -> None:
