@@ -1,5 +1,6 @@
 """A trial that goes on from its last checkpoint ends as if nothing had happened; a wrong checkpoint is ignored."""
 
+import contextlib
 import csv
 import logging
 import os
@@ -329,7 +330,8 @@ def test_a_trial_killed_at_random_moments_ends_as_if_it_had_not_been(tmp_path):
                 else:
                     ended.append(event)
             if time.monotonic() > deadline and not ended:
-                os.kill(running.process.pid, signal.SIGKILL)
+                with contextlib.suppress(ProcessLookupError):  # it has ended, and `events` is about to say so
+                    os.kill(running.process.pid, signal.SIGKILL)
         result = ended[0].result
         assert "starting from the beginning" not in (tmp_path / str(number) / "log.txt").read_text()
         if result.state == "complete":
