@@ -13,6 +13,8 @@ from resnas.residual import Fixed
 from resnas.residual.static import FixedRule
 from resnas.tasks.khop import KHop
 
+FOREVER = "86399"
+"""Seconds that a child sleeps, by which it is known."""
 FAULTS = {
     "none": "",
     "exception": "exception: RuntimeError: a fault in the model",
@@ -81,7 +83,7 @@ def meet(fault):
     elif fault == "hang in C code":
         ctypes.PyDLL(None).sleep(600)  # PyDLL keeps the interpreter's lock: no Python code runs in this process
     elif fault == "child in a session of its own":
-        child = subprocess.Popen(["sleep", "86399"], start_new_session=True)
+        child = subprocess.Popen(["sleep", FOREVER], start_new_session=True)
         child.wait()
     elif fault.startswith("SIG"):
         os.kill(os.getpid(), getattr(signal, fault))

@@ -17,7 +17,7 @@ from pathlib import Path
 
 import psutil
 import pytest
-from faults import FAULTS
+from faults import FAULTS, FOREVER
 from optuna.trial import TrialState
 from scipy import stats
 
@@ -62,22 +62,21 @@ def make(tmp_path, monkeypatch):
 
 
 @pytest.fixture(autouse=True)
-def _no_process_is_left():
-    before = {process.pid for process in psutil.Process().children(recursive=True)}
+def _no_process_is_left(tmp_path):
     yield
     deadline = time.monotonic() + 10
-    while time.monotonic() < deadline and left_over(before):
+    while time.monotonic() < deadline and left_over(str(tmp_path)):
         time.sleep(0.2)
-    assert not left_over(before)
+    assert not left_over(str(tmp_path))
 
 
-def left_over(before) -> list[str]:
-    """Return processes of trials that are still there, the fork server and its kin apart."""
+def left_over(mark: str) -> list[str]:
+    """Return the processes that have a text in their command line, and children that nobody has waited for."""
     named = []
-    for process in psutil.process_iter(["pid", "cmdline", "status", "create_time"]):
+    for process in psutil.process_iter(["pid", "cmdline", "status"]):
         command = " ".join(process.info["cmdline"] or [])
-        is_ours = "86399" in command or (process.info["pid"] not in before and "resnas.cli" in command)
-        if is_ours or (process.info["status"] == psutil.STATUS_ZOMBIE and process.ppid() == os.getpid()):
+        is_zombie = process.info["status"] == psutil.STATUS_ZOMBIE and process.ppid() == os.getpid()
+        if mark in command or is_zombie:
             named.append(f"{process.info['pid']} {command}")
     return named
 
@@ -101,6 +100,7 @@ def test_every_fault_of_a_trial_has_its_name_and_the_search_goes_on(make):
         reasons.setdefault(options.get("fault", "fixed"), []).append(recorded)
     table("faults of a trial", [(fault, [(one.ending, one.reason) for one in ones]) for fault, ones in reasons.items()])
     assert reasons.keys() == {*FAULTS, "fixed"}
+    assert not left_over(FOREVER)
     for fault, ones in reasons.items():
         expected = FAULTS.get(fault, "")
         transient = expected.startswith("killed")
@@ -282,26 +282,26 @@ def test_a_full_disk_stops_the_search_with_a_sentence_and_it_goes_on_when_there_
     assert {trial.number: trial.values for trial in before}.items() <= {t.number: t.values for t in trials}.items()
 
 
+FILES = ["results.csv", "environment.json", "study.yaml", "space.yaml", "trials/0000/result.json"]
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    "name", ["results.csv", "environment.json", "study.yaml", "space.yaml", "trials/0000/result.json"]
-)
 @pytest.mark.parametrize("share", [0.0, 0.5])
-def test_a_truncated_file_is_written_again_or_said(make, name, share):
+def test_truncated_files_are_written_again_or_not_needed(make, share):
     settings = settings_with("random", 2)
     study = make(space=REAL, study=settings)
     assert Coordinator(study, LocalExecutor(2)).run()
-    path = study.results_folder / name
-    whole = path.read_bytes()
-    path.write_bytes(whole[: int(len(whole) * share)])
+    sizes = {}
+    for path in [study.results_folder / name for name in FILES]:
+        whole = path.read_bytes()
+        path.write_bytes(whole[: int(len(whole) * share)])
+        sizes[path] = len(whole)
     study = make("search.n_trials=3", space=REAL, study=settings)
     assert Coordinator(study, LocalExecutor(2)).run()
     assert Counter(Recorded.of(trial).ending for trial in load_trials(study))["complete"] == 3
-    if not name.startswith("trials/"):
-        assert len(path.read_bytes()) > len(whole) / 2
-    report = subprocess.run(
-        [sys.executable, "-m", "resnas.cli", "report", str(study.path)], capture_output=True, text=True
-    )
+    assert all(path.stat().st_size > 0.9 * size for path, size in sizes.items() if "trials" not in path.parts)
+    command = [sys.executable, "-m", "resnas.cli", "report", str(study.path)]
+    report = subprocess.run(command, capture_output=True, text=True)
     assert report.returncode == 0, report.stderr
 
 
@@ -322,7 +322,7 @@ def a_thousand_trials(study_file: str) -> None:
 
 
 @pytest.mark.timed
-@pytest.mark.parametrize("sampler", ["random", "tpe"])
+@pytest.mark.parametrize("sampler", ["tpe"])
 def test_a_thousand_trials_cost_little_each_and_the_last_no_more_than_the_first(make, sampler):
     settings = settings_with(sampler, 1000).replace("khop: {length: 16, max_hops: 2}", "digits: {}")
     study = make(space=REAL, study=settings + "objectives: accuracy\n")

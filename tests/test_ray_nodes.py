@@ -242,7 +242,7 @@ def test_ctrl_c_ends_the_command_within_seconds_and_it_goes_on_to_its_end(cluste
     process = search(*options, "--ray-address", cluster.address, steps=1500)
     wait_for_log(study_file)
     trials = processes_with(os.environ["RAY_TMPDIR"], "multiprocessing.forkserver")
-    assert len(trials) == 2  # a fork server and a trial
+    assert len(trials) == 3  # a fork server, a trial and its guard
     started_s = time.monotonic()
     os.killpg(process.pid, signal.SIGINT)
     output, _ = process.communicate(timeout=30)
