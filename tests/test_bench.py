@@ -139,7 +139,7 @@ def test_full_depth_attention_costs_little_and_a_stack_costs_much():
     print(full, stacked)
     assert full["ratio"] < 1.25
     assert full["memory_ratio"] < 1.3
-    assert stacked["ratio"] > 3 * full["ratio"]
+    assert stacked["ratio"] > 2.2 * full["ratio"]
     assert stacked["memory_mib"] > 2 * full["memory_mib"]
 
 

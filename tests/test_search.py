@@ -279,7 +279,7 @@ def test_gone_results_are_said(make, tmp_path):
 def test_two_workers_finish_more_trials_than_one(make):
     """Trials of a few seconds; the same grid with one and with two workers."""
     size = ("architecture.width=64", "architecture.depth=[3, 4]", "budget.batch_size=32", "budget.steps=150")
-    grid = ("search.sampler=grid", "training.learning_rate=3e-3", "search.n_trials=6", *size)
+    grid = ("search.sampler=grid", "training.learning_rate=3e-3", "search.n_trials=4", *size)
 
     def elapsed_s(folder: str, workers: int) -> float:
         study, executor = make(*grid, folder=folder), LocalExecutor(workers)
