@@ -163,8 +163,11 @@ def _replicate(trial: optuna.Trial, taken: set[int]) -> int:
 
 def enqueue_replicates(study: Study, optuna_study: optuna.Study, ledger: Ledger, key: str, replicate: int = 0) -> None:
     """Queue the replicates of an architecture that are neither trained nor queued, but for `replicate` itself."""
+    wanted = set(range(study.search.replicates)) - {replicate} - ledger.taken(key)
+    if not wanted:  # before looking through a queue that may be long
+        return
     queued = {Recorded.of(trial).replicate for trial in ledger.waiting if _key_of(study, trial) == key}
-    for missing in sorted(set(range(study.search.replicates)) - {replicate} - ledger.taken(key) - queued):
+    for missing in sorted(wanted - queued):
         attributes = {"resnas.origin": "replicate", "resnas.replicate": missing}
         optuna_study.enqueue_trial(ledger.parameters[key], user_attrs=attributes)
 
