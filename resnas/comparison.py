@@ -89,6 +89,11 @@ def _within(one: Trained, limits: Mapping[str, BoundLike]) -> Trained:
     return replace(one, beyond=tuple(limit for part in excesses for limit, excess in part.items() if not excess <= 0))
 
 
+def is_beyond(excesses: Mapping[str, float]) -> bool:
+    """Whether a trial breaks a limit, by how far it is beyond each."""
+    return any(excess > 0 for excess in excesses.values())
+
+
 def comparable(rows: Sequence[Row]) -> list[Row]:
     """Return the complete rows that were trained on the same data as most: others are never compared with them."""
     rows = completed(rows)

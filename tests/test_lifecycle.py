@@ -8,6 +8,7 @@ import optuna
 import pytest
 from optuna.storages._cached_storage import _CachedStorage
 from optuna.trial import TrialState
+from test_coordinator import SPACE
 
 from resnas.errors import InputError, ResnasError
 from resnas.executor import Ended, Reported
@@ -17,13 +18,6 @@ from resnas.search.samplers import ToldStudy, make_sampler
 from resnas.study import Study
 from resnas.trial import TrialResult
 
-SPACE = """
-resnas: 1
-architecture:
-  depth: [2, 3]
-  residual: [fixed, scalar_learned]
-training: {learning_rate: [1e-3, 3e-3]}
-"""
 WIDE = SPACE.replace("[1e-3, 3e-3]", "{low: 1e-4, high: 1e-2, log: true}")
 
 

@@ -13,6 +13,7 @@ from collections.abc import Callable
 import optuna
 from optuna.exceptions import UpdateFinishedTrialError
 
+from resnas.comparison import is_beyond
 from resnas.errors import ResnasError
 from resnas.executor import Aborted, Ended, Executor, Limits, Reported, inspect_task
 from resnas.results import COUNTED, Recorded, table, write_csv
@@ -270,13 +271,14 @@ class Coordinator:
             self._write_results(optuna_study)
 
     def _keep_checkpoint(self, number: int, proposal: proposals.Proposal, ending: str, result: TrialResult) -> None:
-        key, replicate = proposal.architecture.key, proposal.replicate
-        if ending not in COUNTED:
-            self._checkpoints.interrupted(number, key, replicate)
-            return
-        values = [result.metrics[name] for name in self._study.objectives] if ending == "complete" else None
-        is_beyond = values is not None and any(excess > 0 for excess in self._study.excesses(result.metrics).values())
-        self._checkpoints.ended(number, key, replicate, values, is_beyond)
+        kept, key, replicate = self._checkpoints, proposal.architecture.key, proposal.replicate
+        if ending == "complete":
+            values = [result.metrics[name] for name in self._study.objectives]
+            kept.ended(number, key, replicate, values, is_beyond(self._study.excesses(result.metrics)))
+        elif ending in COUNTED:
+            kept.ended(number, key, replicate)
+        else:
+            kept.interrupted(number, key, replicate)
 
     def snapshot(self) -> Snapshot:
         """Return how the search stands."""

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from optuna.trial import FrozenTrial
 
-from resnas.comparison import dominates, sign
+from resnas.comparison import dominates, is_beyond, sign
 from resnas.errors import InputError, ResnasError
 from resnas.results import COUNTED, Recorded
 from resnas.search.opening import trial_folder
@@ -47,7 +47,7 @@ class KeptCheckpoints:
         complete = {
             one.number: one.values for one in trials if recorded[one.number].ending == "complete" and one.values
         }
-        beyond = {one.number for one in trials if any(excess > 0 for excess in one.constraints.values())}
+        beyond = {one.number for one in trials if is_beyond(one.constraints)}
         fallen = set(self._best.add(complete, beyond))
         for trial in trials:
             one = recorded[trial.number]

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import copy
 import warnings
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
@@ -118,27 +118,27 @@ def _located(study: Study, known: Mapping[str, Any], key: str) -> tuple[dict[str
     return parameters, fixed.distributions
 
 
-def _fields(architecture: dict[str, Any] | None) -> dict[str, Any]:
+def _fields(architecture: Mapping[str, Any] | None) -> dict[str, Any]:
     """Return the fields of a recorded architecture by the names of parameters."""
-    if architecture is None:
-        return {}
-    values = {f"architecture.{name}": value for name, value in architecture.items()}
-    values |= {f"training.{name}": value for name, value in architecture["training"].items()}
-    for name, options in architecture["residual"].items():
-        values["architecture.residual"] = name
-        values |= {f"architecture.residual.{name}.{option}": value for option, value in options.items()}
-    return values
+    return {} if architecture is None else _by_name(architecture, architecture["training"], [architecture["residual"]])
 
 
 def _constants(fingerprint: Mapping[str, Any]) -> dict[str, Any]:
     """Return the values of a recorded space that did not vary, by the names that they have as parameters."""
-    architecture = dict(fingerprint["architecture"])
-    residual = architecture.pop("residual")
+    architecture = fingerprint["architecture"]
+    values = _by_name(architecture, fingerprint["training"], architecture["residual"])
+    return {name: value for name, value in values.items() if not isinstance(value, list | dict)}
+
+
+def _by_name(
+    architecture: Mapping[str, Any], training: Mapping[str, Any], variants: Sequence[Mapping[str, Mapping[str, Any]]]
+) -> dict[str, Any]:
+    """Return nested values by the names of parameters; a variant is `{topology: {option: value}}`."""
     values = {f"architecture.{name}": value for name, value in architecture.items()}
-    values |= {f"training.{name}": value for name, value in fingerprint["training"].items()}
-    for variant in residual:
+    values |= {f"training.{name}": value for name, value in training.items()}
+    for variant in variants:
         for name, options in variant.items():
             values |= {f"architecture.residual.{name}.{option}": value for option, value in options.items()}
-    if len(residual) == 1:
-        values["architecture.residual"] = next(iter(residual[0]))
-    return {name: value for name, value in values.items() if not isinstance(value, list | dict)}
+    if len(variants) == 1:
+        values["architecture.residual"] = next(iter(variants[0]))
+    return values

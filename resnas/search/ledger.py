@@ -15,7 +15,7 @@ from typing import Any
 
 from optuna.trial import FrozenTrial, TrialState
 
-from resnas.comparison import sign
+from resnas.comparison import is_beyond, sign
 from resnas.results import COUNTED, Recorded
 from resnas.study import Study
 
@@ -25,7 +25,7 @@ RECENT_TRIALS = 20
 
 @dataclass(frozen=True)
 class Best:
-    """The best trial so far by the first objective, among those that keep the study's constraints."""
+    """The best trial so far by the first objective, among those that keep to the study's limits."""
 
     metric: str
     value: float
@@ -131,7 +131,7 @@ class Ledger:
 
     def _compare(self, trial: FrozenTrial, label: str) -> None:
         value = trial.values[0] if trial.values else math.nan
-        if not math.isfinite(value) or any(excess > 0 for excess in trial.constraints.values()):
+        if not math.isfinite(value) or is_beyond(trial.constraints):
             return
         best = self.best
         if best is None or sign(self._direction) * value < sign(self._direction) * best.value:

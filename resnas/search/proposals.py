@@ -91,7 +91,7 @@ def _key_of(study: Study, trial: FrozenTrial) -> str:
 
 
 def propose(study: Study, optuna_study: optuna.Study, ledger: Ledger) -> Proposal | None:
-    """Return the next trial; None where the grid or the space is used up. `ledger` is kept up to date.
+    """Return the next trial; None where the grid or the space is used up. `ledger` must be up to date, and stays so.
 
     Raises:
         ResnasError: no architecture was found that can be trained.
@@ -99,7 +99,6 @@ def propose(study: Study, optuna_study: optuna.Study, ledger: Ledger) -> Proposa
     told = ToldStudy(optuna_study.study_name, optuna_study._storage)
     reason = ""
     for refused in range(REFUSED_IN_A_ROW):
-        ledger.update(optuna_study.get_trials(deepcopy=False))
         if study.search.sampler == "grid" and not ledger.waiting:
             return None
         started = ledger.counted + len(ledger.running)
@@ -118,6 +117,7 @@ def propose(study: Study, optuna_study: optuna.Study, ledger: Ledger) -> Proposa
             )
         set_attributes(optuna_study, trial, ending=ending, reason=reason)
         optuna_study.tell(trial.number, state=TrialState.FAIL)
+        ledger.update(optuna_study.get_trials(deepcopy=False))
         if refused and refused % DRAWS_BEFORE_RANDOM == 0 and _is_used_up(study, ledger):
             return None
     raise ResnasError(f"{REFUSED_IN_A_ROW} proposals in a row cannot be trained; the last: {reason}")
@@ -148,7 +148,7 @@ def _is_used_up(study: Study, ledger: Ledger) -> bool:
     if size is None or size > LISTED_ARCHITECTURES:
         return False
     shape, once = study.task.shape(), study.search.duplicates == "redraw"
-    gone = ledger.failed.keys() | ledger.pruned | (ledger.replicates.keys() if once else set())
+    gone = ledger.failed.keys() | ledger.pruned
     return all(
         one.key in gone or study.search_space.infeasible(one, shape) or (once and ledger.taken(one.key))
         for one in study.search_space.enumerate()

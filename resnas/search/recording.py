@@ -22,6 +22,7 @@ from resnas.trial import TRANSIENT, TrialResult, TrialSpec
 
 STOPPED = "interrupted: the search was stopped"
 DIED = "interrupted: its coordinator died"
+NOT_NEEDED = "interrupted: the study has its trials"
 OUT_OF_TIME = "interrupted: the time of the search was up"
 STATES = {"complete": TrialState.COMPLETE, "pruned": TrialState.PRUNED}
 
@@ -114,16 +115,14 @@ def end_unfinished(
         if result is not None:
             record_ending(study, optuna_study, optuna.Trial(optuna_study, trial._trial_id), result)
             continue
-        set_attributes(optuna_study, trial, ending="interrupted", reason=reason)
-        _again(optuna_study, trial.number, Recorded.of(trial).attempt)
-        optuna_study.tell(trial.number, state=TrialState.FAIL)
+        interrupt(optuna_study, trial, reason)
         again.append(trial)
     return again
 
 
-def give_back(optuna_study: optuna.Study, trial: optuna.Trial) -> None:
-    """End a trial that was written down but not begun, and queue it again."""
-    set_attributes(optuna_study, trial, ending="interrupted", reason="interrupted: the study has its trials")
+def interrupt(optuna_study: optuna.Study, trial: FrozenTrial | optuna.Trial, reason: str) -> None:
+    """End a trial that no process runs, and queue it again."""
+    set_attributes(optuna_study, trial, ending="interrupted", reason=reason)
     _again(optuna_study, trial.number, Recorded.of(trial).attempt)
     optuna_study.tell(trial.number, state=TrialState.FAIL)
 

@@ -10,7 +10,7 @@ from resnas.search.disk import KeptCheckpoints
 from resnas.search.ledger import Ledger
 from resnas.search.opening import trial_folder
 from resnas.search.proposals import Proposal, enqueue_replicates, propose
-from resnas.search.recording import give_back, record_start
+from resnas.search.recording import NOT_NEEDED, interrupt, record_start
 from resnas.study import Study, derive_seed
 from resnas.trial import TrialSpec
 
@@ -43,7 +43,7 @@ def next_trial(
                 continue
             ledger.update(optuna_study.get_trials(deepcopy=False))
             if ledger.left < 0 and not claim.has_turn():  # another one had its turn at the same time
-                give_back(optuna_study, proposal.trial)
+                interrupt(optuna_study, proposal.trial, NOT_NEEDED)
                 continue
             enqueue_replicates(study, optuna_study, ledger, proposal.architecture.key, proposal.replicate)
             return proposal, spec
