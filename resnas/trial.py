@@ -36,6 +36,8 @@ class TrialSpec:
         threads: CPU threads of the trial's process.
         checkpoint: the `last.ckpt` of an equal trial that was interrupted, to go on from; one that cannot be used is
             ignored, with a warning in the trial's log.
+        test: whether the trained model is measured on the whole test split as well (metrics `test_…`); a search never
+            asks for that.
     """
 
     architecture: dict[str, Any]
@@ -46,6 +48,7 @@ class TrialSpec:
     folder: str
     threads: int = 1
     checkpoint: str | None = None
+    test: bool = False
 
 
 @dataclass(frozen=True)

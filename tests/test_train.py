@@ -68,6 +68,28 @@ def model_of(spec: TrialSpec) -> Model:
     return Model(Architecture(**spec.architecture), TASKS[name](**options).shape())
 
 
+def test_the_test_split_is_measured_only_where_that_is_asked_for_and_changes_nothing_else(tmp_path):
+    plain, tested = (run_trial(spec(tmp_path / str(test), test=test), go_on).metrics for test in (False, True))
+    assert tested.keys() - plain.keys() >= {"test_loss", "test_accuracy"}
+    assert {name: tested[name] for name in plain if "time" not in name} == {
+        name: value for name, value in plain.items() if "time" not in name
+    }
+    model = model_of(spec(tmp_path))
+    saved = torch.load(tmp_path / "True" / "checkpoints" / "last.ckpt", weights_only=True)["state_dict"]
+    model.load_state_dict({name.removeprefix("model."): value for name, value in saved.items()})
+    (name, options), *_ = TASK.items()
+    data = TASKS[name](**options).load()
+    with torch.no_grad():
+        losses = [
+            (float(loss_function(model(inputs), targets)), int((targets >= 0).sum()))
+            for inputs, targets in data.batches("test", 64)
+        ]
+    counted = sum(count for _, count in losses)
+    expected = sum(loss * count for loss, count in losses) / counted
+    assert tested["test_loss"] == pytest.approx(expected, rel=1e-5)
+    assert tested["test_loss"] != tested["val_loss"]
+
+
 def test_equal_specs_give_equal_metrics_and_other_seeds_do_not(tmp_path):
     def metrics(name, **changes):
         metrics = run_trial(spec(tmp_path / name, "scalar_learned", **changes), go_on).metrics

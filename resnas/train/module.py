@@ -36,6 +36,7 @@ class TrialModule(LightningModule):
         self.gradient_norms: list[float] = []
         self.step_times_s: list[float] = []
         self.validation_metrics: dict[str, float] = {}
+        self.test_metrics: dict[str, float] = {}
         self.logged: list[tuple[int, dict[str, float]]] = []
         """What the loggers were told, and at which step."""
         self._sums: dict[str, list[float]] = {}
@@ -89,6 +90,21 @@ class TrialModule(LightningModule):
 
     def validation_step(self, batch: Any, batch_index: int) -> None:
         """Add a batch to the sums."""
+        self._add(batch)
+
+    def on_test_epoch_start(self) -> None:
+        """Forget the sums of the validation before."""
+        self._sums = defaultdict(lambda: [0.0, 0.0])
+
+    def test_step(self, batch: Any, batch_index: int) -> None:
+        """Add a batch to the sums."""
+        self._add(batch)
+
+    def on_test_epoch_end(self) -> None:
+        """Make the metrics of the test split: `test_loss`, and those of the task as `test_<name>`."""
+        self.test_metrics = {f"test_{name.removeprefix('val_')}": value for name, value in self._means().items()}
+
+    def _add(self, batch: Any) -> None:
         inputs, targets = batch
         logits = self.model(inputs)
         counted = int((targets >= 0).sum())
@@ -99,11 +115,14 @@ class TrialModule(LightningModule):
 
     def on_validation_epoch_end(self) -> None:
         """Make the metrics of the whole split."""
-        self.validation_metrics = {name: float(value / count) for name, (value, count) in self._sums.items() if count}
+        self.validation_metrics = self._means()
         if not math.isfinite(self.validation_metrics["val_loss"]):
             raise TrialFailed(f"in the validation at training step {self.global_step}")
         self.log("val_loss", self.validation_metrics["val_loss"], logger=False)
         self._write(self.validation_metrics)
+
+    def _means(self) -> dict[str, float]:
+        return {name: float(value / count) for name, (value, count) in self._sums.items() if count}
 
     def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
         """Keep the history, as tensors where it grows with the steps, and the state of the random numbers."""

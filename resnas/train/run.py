@@ -168,10 +168,14 @@ def run_trial(spec: TrialSpec, report: Report, process_started_s: float | None =
             ckpt_path=resumed.path if resumed else None,
             weights_only=True,
         )
+        if spec.test:
+            test = data.batches("test", budget.batch_size)
+            trainer.test(module, BatchStream(lambda: iter(test)), verbose=False)
     except Pruned as pruned:
         state = {"state": "pruned", "reason": str(pruned)}
     metrics = {
         **module.validation_metrics,
+        **module.test_metrics,
         **(progress.measurements[-1]["metrics"] if progress.measurements else {}),
         **_stability(module),
         "parameters": announced,
