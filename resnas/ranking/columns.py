@@ -1,8 +1,9 @@
 """From properties to numbers: the matrix that the surrogate sees, and which of its columns move together.
 
-- numeric → its rank, so nothing depends on a monotone transform such as log; boolean → 0/1; text → one-hot.
-- A value that is missing "does not apply". Its row stays: the value becomes a sentinel (0, below every rank), and a
-  further column says whether the property applies. No value is invented.
+- numeric → its rank, so nothing depends on a monotone transform such as log; boolean → 0/1; text → one-hot. Trees see
+  these as they are (`matrix`), a linear surrogate sees a small orthogonal basis of them (`basis`).
+- A value that is missing "does not apply". Its row stays: the value becomes a sentinel (0: below every rank, or in the
+  basis the mean of those that apply), and a further column says whether the property applies. No value is invented.
 - A property is an *option* of another where that one decides whether it applies (`window_sources` of `family`). An
   option is judged only among the rows where it applies, and moves along when its parent is moved, so that no
   impossible architecture is scored.
@@ -51,12 +52,30 @@ class Property:
         """Return [rows, columns] with the flag column `applies` last where the property does not always apply."""
         return self.values if self.applies.all() else np.column_stack([self.values, self.applies]).astype(np.float32)
 
+    @cached_property
+    def basis(self) -> NDArray[np.float64]:
+        """Return [rows, columns] of mean 0 whose variances add up to 1 where the property applies, 0 elsewhere.
+
+        A number is a straight line and a parabola over its ranks (the first two Legendre polynomials), anything else
+        one column per level. Where the property does not always apply a last column, of variance 1, says so.
+        """
+        columns = self.values.astype(np.float64)
+        if self.kind == "numeric":
+            position = 2 * (columns[:, 0] - 0.5) / self.applies.sum() - 1
+            columns = np.column_stack([position, (3 * position**2 - 1) / 2][: max(1, len(self.levels) - 1)])
+        parts = [_standardised(columns, self.applies, each=self.kind == "numeric")]
+        if not self.applies.all():
+            parts.append(_standardised(self.applies[:, None].astype(np.float64), np.ones_like(self.applies)))
+        return np.column_stack(parts)
+
 
 @dataclass(frozen=True)
 class Unit:
-    """Properties that are moved together: members (positions), matrix columns, and the rows that take part."""
+    """Properties that are moved together: members and all that is moved (positions), matrix columns, and the rows that
+    take part."""
 
     members: tuple[int, ...]
+    moved: tuple[int, ...]
     columns: NDArray[np.intp]
     rows: NDArray[np.bool_]
 
@@ -94,6 +113,15 @@ def encode_property(series: pandas.Series) -> Property:
     else:
         values[applies] = codes[:, None] == np.arange(len(levels))[: values.shape[1]]
     return Property(str(series.name), kind, values, applies, tuple(levels), level_of_row)
+
+
+def _standardised(columns: NDArray[np.float64], applies: NDArray[np.bool_], each: bool = False) -> NDArray[np.float64]:
+    """Centre columns over the rows that apply and scale them to a total variance of 1 (each to the same, if `each`)."""
+    centred = columns - columns[applies].mean(axis=0)
+    variance = centred[applies].var(axis=0)
+    scale = np.sqrt(variance * len(variance)) if each else np.sqrt(variance.sum())
+    scaled: NDArray[np.float64] = np.where(applies[:, None], centred / np.where(scale > 0, scale, 1), 0.0)
+    return scaled
 
 
 def _width(kind: Kind, levels: int) -> int:
@@ -169,7 +197,7 @@ def _units(properties: Sequence[Property], options: Sequence[tuple[int, ...]]) -
         moved = sorted({*members, *(child for member in members for child in options[member])})
         columns = np.concatenate([np.arange(starts[i], ends[i]) for i in moved])
         takes_part = [properties[i].applies if i in is_option else np.ones_like(properties[i].applies) for i in members]
-        units.append(Unit(members, columns, np.any(takes_part, axis=0)))
+        units.append(Unit(members, tuple(moved), columns, np.any(takes_part, axis=0)))
     return tuple(units)
 
 

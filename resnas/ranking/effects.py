@@ -1,9 +1,9 @@
 """Direction and size of each property's effect: partial dependence, corrected by held-out residuals.
 
-Partial dependence (Friedman, 2001) of trees alone is shrunk towards 0, most of all in small studies. So the mean
-held-out residual of the rows that have a level is added to its partial dependence: the cross-fitted, augmented estimate
-of a level's mean (Robins et al., 1994; Chernozhukov et al., 2018) with the share of the level as its propensity. That
-holds where properties are drawn independently, as random trials are.
+The partial dependence (Friedman, 2001) of a surrogate alone is shrunk towards 0, most of all in small studies. So the
+mean held-out residual of the rows that have a level is added to its partial dependence: the cross-fitted, augmented
+estimate of a level's mean (Robins et al., 1994; Chernozhukov et al., 2018) with the share of the level as its
+propensity. That holds where properties are drawn independently, as random trials are.
 """
 
 from __future__ import annotations
@@ -12,122 +12,119 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
-from resnas.ranking.columns import DOES_NOT_APPLY, Encoded, Property, Unit
-from resnas.ranking.surrogate import HeldOut, Indices, Matrix, Vector
+from resnas.ranking.columns import DOES_NOT_APPLY, Encoded, Property
+from resnas.ranking.design import Design, Indices, Part, Vector
+from resnas.ranking.ridge import HeldOut
 
-MOST_ROWS = 40
-"""Rows over which a partial dependence is averaged; sampled where there are more."""
-MOST_DONORS = 6
-"""Rows that lend their values to one level; sampled where there are more."""
 NO_DIRECTION = "no clear direction"
-TAIL = 0.1
-"""Share of rows at either end of a number that are compared."""
+BINS = 5
+"""A number with more values than this is compared by fifths of its rows."""
 FEWEST_ROWS = 3
 """Levels of a text with fewer rows are not compared, where at least two others have more."""
 
 
 @dataclass(frozen=True)
 class Levels:
-    """The levels of one property to compare: names, and the rows that have each."""
+    """The levels of one property to compare.
+
+    Attributes:
+        names: in order.
+        of_row: position of each row's level, [rows]; −1 where it has none of them.
+        rows: the rows over which effects are averaged, [rows] of booleans.
+        part: of the property's unit in the design.
+    """
 
     names: tuple[str, ...]
-    donors: tuple[Indices, ...]
+    of_row: Indices
+    rows: np.typing.NDArray[np.bool_]
+    part: int
 
 
-def levels_of(one: Property, is_option: bool) -> Levels:
-    """Return low and high (tenths, by rank) of a number, false and true of a boolean, every level of a text.
+def levels_of(position: int, encoded: Encoded, series: Sequence[object]) -> Levels:
+    """Return fifths (or the values, if at most five) of a number, and every level of anything else.
 
     A text that is no option of another property has `does not apply` as a further level.
+
+    Args:
+        position: of the property.
+        encoded: all properties.
+        series: its values as given, one per row.
     """
-    if one.kind == "numeric":
-        ranks = one.values[:, 0]
-        given = ranks[one.applies]
-        low, high = np.quantile(given, [TAIL, 1 - TAIL])
-        if low == high:
-            low, high = given.min(), given.max()
-        tails = (one.applies & (ranks <= low), one.applies & (ranks >= high))
-        return Levels(("low", "high"), tuple(np.flatnonzero(tail) for tail in tails))
-    names = list(one.levels)
-    donors = [np.flatnonzero(one.level_of_row == code) for code in range(len(names))]
+    one = encoded.properties[position]
+    is_option = any(position in options for options in encoded.options)
+    part = next(number for number, unit in enumerate(encoded.units) if position in unit.members)
+    rows = encoded.units[part].rows & one.applies if is_option else encoded.units[part].rows
+    names, of_row = _bins(one, series) if one.kind == "numeric" else _named(one, is_option)
+    return Levels(names, of_row, rows, part)
+
+
+def _bins(one: Property, series: Sequence[object]) -> tuple[tuple[str, ...], Indices]:
+    numbers = np.array([float(str(value)) for value, applies in zip(series, one.applies, strict=True) if applies])
+    distinct = np.unique(numbers)
+    if len(distinct) <= BINS:
+        code = np.searchsorted(distinct, numbers)
+        names = [f"{value:g}" for value in distinct]
+    else:
+        inner = np.quantile(numbers, np.arange(1, BINS) / BINS)
+        found = np.searchsorted(np.unique(inner), numbers, side="right")
+        code = np.searchsorted(np.unique(found), found)
+        edges = [numbers[code == bin] for bin in range(code.max() + 1)]
+        names = [f"{bin.min():.3g} to {bin.max():.3g}" for bin in edges]
+    of_row = np.full(len(one.applies), -1, dtype=np.intp)
+    of_row[one.applies] = code
+    return tuple(names), of_row
+
+
+def _named(one: Property, is_option: bool) -> tuple[tuple[str, ...], Indices]:
+    names, of_row = list(one.levels), one.level_of_row.copy()
     if one.kind == "categorical" and not is_option and not one.applies.all():
+        of_row[~one.applies] = len(names)
         names.append(DOES_NOT_APPLY)
-        donors.append(np.flatnonzero(~one.applies))
-    frequent = [position for position, rows in enumerate(donors) if len(rows) >= FEWEST_ROWS]
+    sizes = np.bincount(of_row[of_row >= 0], minlength=len(names))
+    frequent = np.flatnonzero(sizes >= FEWEST_ROWS)
     if one.kind == "categorical" and len(frequent) >= 2:
-        names, donors = [names[position] for position in frequent], [donors[position] for position in frequent]
-    return Levels(tuple(names), tuple(donors))
+        kept = np.full(len(names) + 1, -1)  # the last one is for rows without a level
+        kept[frequent] = np.arange(len(frequent))
+        names, of_row = [names[level] for level in frequent], kept[of_row]
+    return tuple(names), of_row
 
 
-@dataclass(frozen=True)
-class EffectGrid:
-    """All rows to predict for all properties, laid out once and used for every refit: property → level → rows."""
+def level_means(design: Design, levels: Levels, result: HeldOut, rows: Indices | None = None) -> Vector:
+    """Return the corrected mean of the first target at each level; NaN where no row has it.
 
-    levels: tuple[Levels, ...]
-    matrix: Matrix
-    ends: tuple[Indices, ...]
-    table_rows: int
-
-    def level_means(self, result: HeldOut, rows: Indices | None = None) -> list[Vector]:
-        """Return the corrected mean of each level, per property; NaN where no row of the study has the level.
-
-        `rows` are those of the table that the study behind `result` was drawn from; all of them if None.
-        """
-        chosen = np.arange(self.table_rows) if rows is None else rows
-        sums = np.concatenate([[0.0], np.cumsum(result.grid)])
-        means = []
-        for levels, ends in zip(self.levels, self.ends, strict=True):
-            corrections = [self._mean_residual(donors, result.residual, chosen) for donors in levels.donors]
-            means.append(np.diff(sums[ends]) / np.diff(ends) + np.array(corrections))
+    Args:
+        design: of the rows that `result` is about.
+        levels: of all rows of the study.
+        result: of the cross-validation.
+        rows: which rows of the study those are, if not all.
+    """
+    chosen = np.arange(len(levels.of_row)) if rows is None else rows
+    part: Part = design.parts[levels.part]
+    over = np.flatnonzero(levels.rows[chosen])
+    of_row = levels.of_row[chosen]
+    means = np.full(len(levels.names), np.nan)
+    if not len(over):  # a bootstrap study can lack every row where an option applies
         return means
-
-    def _mean_residual(self, donors: Indices, residual: Vector, rows: Indices) -> float:
-        has_level = np.zeros(self.table_rows, dtype=bool)
-        has_level[donors] = True
-        found = residual[has_level[rows]]
-        return float(found.mean()) if len(found) else np.nan
-
-
-def effect_grid(encoded: Encoded, random: np.random.Generator) -> EffectGrid:
-    """Lay out the grid: each level's values, with those of its unit, put into a sample of the rows that take part."""
-    unit_of = {member: unit for unit in encoded.units for member in unit.members}
-    is_option = {child for children in encoded.options for child in children}
-    levels = tuple(levels_of(one, position in is_option) for position, one in enumerate(encoded.properties))
-    blocks: list[Matrix] = []
-    ends: list[Indices] = []
-    reached = 0
-    for position, one in enumerate(levels):
-        unit = unit_of[position]
-        takes_part = unit.rows & encoded.properties[position].applies if position in is_option else unit.rows
-        rows = _sample(np.flatnonzero(takes_part), MOST_ROWS, random)
-        marks = [reached]
-        for donors in one.donors:
-            blocks.append(_lend(encoded.matrix, rows, _sample(donors, MOST_DONORS, random), unit))
-            reached += len(blocks[-1])
-            marks.append(reached)
-        ends.append(np.array(marks))
-    return EffectGrid(levels, np.concatenate(blocks), tuple(ends), len(encoded.matrix))
-
-
-def _sample(rows: Indices, most: int, random: np.random.Generator) -> Indices:
-    return rows if len(rows) <= most else np.sort(random.choice(rows, most, replace=False))
-
-
-def _lend(matrix: Matrix, rows: Indices, donors: Indices, unit: Unit) -> Matrix:
-    """Return [rows · donors, columns]: every row with the unit's columns of every donor."""
-    lent = np.repeat(matrix[rows], len(donors), axis=0)
-    lent[:, unit.columns] = np.tile(matrix[np.ix_(donors, unit.columns)], (len(rows), 1))
-    return lent
+    weights = design.weights(part, over, result.coefficients[:, :1])[:, :, 0]
+    predicted = (result.target - result.residual)[over, 0]
+    rest = (predicted - (design.lent(part, over) * weights).sum(axis=1)).mean()
+    for level in range(len(levels.names)):
+        having = np.flatnonzero(of_row == level)
+        if len(having):
+            lent = design.lent(part, having).mean(axis=0) @ weights.mean(axis=0)
+            means[level] = rest + lent + result.residual[having, 0].mean()
+    return means
 
 
 def contrast(one: Property, means: Vector) -> tuple[int, int]:
-    """Return the two levels of the effect (second − first): low and high, false and true, or lowest and highest."""
+    """Return the two levels of the effect (second − first): lowest and highest value of a number, false and true, or
+    the levels with the lowest and the highest mean."""
     if one.kind == "numeric":
-        return 0, 1
+        return 0, len(means) - 1
     if one.kind == "boolean" and len(one.levels) == 2:
         return one.levels.index("false"), one.levels.index("true")
-    return int(np.argmin(means)), int(np.argmax(means))
+    return int(np.nanargmin(means)), int(np.nanargmax(means))
 
 
 def direction(one: Property, names: Sequence[str], pair: tuple[int, int], low: float, high: float, target: str) -> str:
@@ -141,8 +138,3 @@ def direction(one: Property, names: Sequence[str], pair: tuple[int, int], low: f
         return f"true {verb} {target}"
     first, second = pair if low > 0 else pair[::-1]
     return f"lowest with {names[first]}, highest with {names[second]}"
-
-
-def effect_of(pair: tuple[int, int], means: NDArray[np.float64]) -> float:
-    """Return the difference of the two compared levels."""
-    return float(means[pair[1]] - means[pair[0]])

@@ -15,6 +15,46 @@ CONSTANT = "constant"
 
 
 @dataclass(frozen=True)
+class LevelMean:
+    """The estimated target at one level of a property, all else as it is in the study, with its 90 % interval."""
+
+    name: str
+    mean: float
+    low: float | None
+    high: float | None
+    n: int
+    """Architectures that have the level."""
+
+
+@dataclass(frozen=True)
+class Interaction:
+    """How far the effect of one property depends on another, in units of the target: the standard deviation over the
+    architectures of what their products contribute."""
+
+    one: str
+    other: str
+    size: float
+    p_value: float
+    """Against shuffled residuals of a model without it, corrected for the number of pairs."""
+    verdict: str
+
+
+@dataclass(frozen=True)
+class Check:
+    """The ranking once more by other means.
+
+    Attributes:
+        name: what was done otherwise.
+        r2: held-out R².
+        agreement: −1 to 1, how alike the order of importance is (Kendall's τ, weighted so that the leaders count most).
+    """
+
+    name: str
+    r2: float
+    agreement: float | None
+
+
+@dataclass(frozen=True)
 class PropertyEffect:
     """What one property does to the target. Sizes are in units of the target; None means not measured.
 
@@ -24,22 +64,29 @@ class PropertyEffect:
 
     name: str
     importance: float | None
-    """Rise of the held-out RMSE when the property is permuted, over the rows where it applies. Below 0 is possible."""
+    """Rise of the held-out RMSE when the property is permuted, over the architectures where it applies. Below 0 is
+    possible."""
     importance_low: float | None
     importance_high: float | None
     """90 % interval of the importance: bootstrap over architectures with refit."""
     effect: float | None
-    """Numeric: estimated target at high (upper tenth) minus at low (lower tenth) values. Boolean: true minus false.
-    Categorical: the highest level minus the lowest, so never below 0 and too large where it is noise."""
+    """Numeric: estimated target in the highest fifth (or at the highest of at most five values) minus in the lowest.
+    Boolean: true minus false. Categorical: the highest level minus the lowest, corrected for their being picked."""
     effect_low: float | None
     effect_high: float | None
     """90 % interval of the effect, from the same bootstrap."""
     direction: str
     p_value: float | None
-    """Against shuffled targets, corrected for the number of properties."""
+    """Against shuffled residuals of a model without it, corrected for the number of properties."""
     verdict: str
     n: int
-    """Rows where the property applies."""
+    """Architectures where the property applies."""
+    second_importance: float | None = None
+    """The importance that the second surrogate gives."""
+    leader_share: float | None = None
+    """Share of bootstrap studies in which it is among the three most important."""
+    levels: tuple[LevelMean, ...] = ()
+    """The estimated target at each level: partial dependence with held-out correction."""
     correlated_with: tuple[str, ...] = ()
     options: tuple[str, ...] = ()
     """Properties that apply only for some values of this one, and so were moved along with it."""
@@ -56,18 +103,26 @@ class Ranking:
     n_excluded: int
     """Rows left out because their target was missing or not finite."""
     r2: float | None
-    """Held-out R² of the surrogate on architectures it never saw."""
+    """Held-out R² of the surrogate on architectures it never saw (means over their seeds)."""
     r2_low: float | None
     r2_high: float | None
     """90 % interval of R²: bootstrap over architectures."""
     p_value: float | None
     """Share of shuffled targets whose held-out R² is as high."""
     noise_ceiling: float | None
-    """1 − variance within architectures / total variance: the R² that no model can beat. None without replicates."""
+    """1 − variance due to seeds / variance: the R² that no model can beat. None without replicates."""
     reliable: bool
     refusal: str | None
     """Why there is no reliable ranking, and what may help; None where there is one."""
     effects: tuple[PropertyEffect, ...]
+    interactions: tuple[Interaction, ...] = ()
+    """Of the most important properties, the strongest first."""
+    checks: tuple[Check, ...] = ()
+    surrogate: str = ""
+    n_random: int = 0
+    """Architectures that were drawn at random; a sampler that seeks good ones biases a ranking."""
+    n_outliers: int = 0
+    """Architectures whose target was drawn in to the fence, three interquartile ranges from the quartiles."""
 
     def moved_together(self) -> list[PropertyEffect]:
         """Return the properties that varied, most important first, one for each group that was moved together."""
@@ -87,10 +142,20 @@ class Ranking:
             {**asdict(effect), "correlated_with": " ".join(effect.correlated_with), "options": " ".join(effect.options)}
             for effect in self.effects
         ]
+        names.remove("levels")  # they have a table of their own
         frame = pandas.DataFrame(rows, columns=names)
         frame.insert(0, "target", self.target)
         frame["reliable"] = self.reliable
         return frame
+
+    def levels_frame(self) -> pandas.DataFrame:
+        """Return one row per property and level: the partial dependence."""
+        rows = [
+            (self.target, effect.name, level.name, level.mean, level.low, level.high, level.n)
+            for effect in self.effects
+            for level in effect.levels
+        ]
+        return pandas.DataFrame(rows, columns=["target", "property", "level", "mean", "low", "high", "n"])
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain values for JSON; None where something was not measured."""

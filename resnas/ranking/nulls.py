@@ -1,0 +1,84 @@
+"""What chance alone would give: targets shuffled as a whole, and shuffled in all but what the other properties explain.
+
+A property that does nothing looks more important where the surrogate follows strong other properties closely than it
+does on a target of pure noise. So each unit has a null of its own (Freedman & Lane, 1983): the surrogate's fit without
+the unit, plus its residuals in another order. The fit follows what the others do, the residuals know nothing of the
+unit. Measured on planted studies, shuffling the whole target instead calls a useless property supported in 40 to 60 %
+of the studies with two real effects; this keeps to the nominal rate.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from resnas.ranking.design import Design, Indices, Vector
+from resnas.ranking.ridge import Choice, Split, choose, held_out
+
+
+def orders(rows: int, shuffles: int, random: np.random.Generator) -> list[Indices]:
+    """Return so many random orders of the rows."""
+    return [random.permutation(rows) for _ in range(shuffles)]
+
+
+def within(rows: NDArray[np.bool_], order: Indices) -> Indices:
+    """Return an order that exchanges rows among `rows` and among the others, but not between the two."""
+    found = np.empty_like(order)
+    for group in (rows, ~rows):
+        found[group] = order[group[order]]
+    return found
+
+
+def null_r2(designs: Sequence[Design], target: Vector, shuffled: Sequence[Indices], splits: Sequence[Split]) -> Vector:
+    """Return the held-out R² of each shuffled target; design and penalty are chosen for each anew."""
+    targets = np.stack([target[order] for order in shuffled], axis=1)
+    choice = choose(designs, targets)
+    found = np.full(targets.shape[1], np.nan)
+    for number, penalty in {*zip(choice.design.tolist(), choice.penalty.tolist(), strict=True)}:
+        chosen = (choice.design == number) & (choice.penalty == penalty)
+        found[chosen] = held_out(designs[number], targets[:, chosen], penalty, splits).r2()
+    return found
+
+
+def null_importance(
+    design: Design, target: Vector, penalty: float, shuffled: Sequence[Indices], splits: Sequence[Split]
+) -> NDArray[np.float64]:
+    """Return the importance that each unit would have if it did nothing, [shuffles, units]."""
+    blocks = [
+        without(design, part.rest, target, penalty, [within(part.rows, order) for order in shuffled])
+        for part in design.parts
+    ]
+    columns = [slice(start, start + len(shuffled)) for start in range(0, len(blocks) * len(shuffled), len(shuffled))]
+    result = held_out(design, np.concatenate(blocks, axis=1), penalty, splits, design.parts, columns)
+    return np.stack(result.importance, axis=1)
+
+
+def without(
+    design: Design, features: Indices, target: Vector, penalty: float, shuffled: Sequence[Indices]
+) -> NDArray[np.float64]:
+    """Return targets in which only `features` have a part, [rows, shuffles].
+
+    Residuals are scaled by 1/√(1 − leverage), so that they spread as the noise does, and centred.
+    """
+    fitted, leverage = ridge_fit(design.features[:, features], target, penalty)
+    residual = (target - fitted) / np.sqrt(1 - leverage)
+    residual -= residual.mean()
+    return np.stack([fitted + residual[order] for order in shuffled], axis=1)
+
+
+def ridge_fit(features: NDArray[np.float64], target: Vector, penalty: float) -> tuple[Vector, Vector]:
+    """Return the fitted values of a ridge with free intercept, and the leverage of each row (the diagonal of its hat
+    matrix)."""
+    left, singular, _ = np.linalg.svd(features - features.mean(axis=0), full_matrices=False)
+    shrunk = singular**2 / (singular**2 + penalty)
+    fitted = left @ (shrunk * (left.T @ (target - target.mean()))) + target.mean()
+    leverage = (left**2 * shrunk).sum(axis=1) + 1 / len(target)
+    return fitted, leverage
+
+
+def chosen(designs: Sequence[Design], target: Vector) -> tuple[Design, float]:
+    """Return the design and the penalty that predict the target best by leave-one-out."""
+    choice: Choice = choose(designs, target[:, None])
+    return designs[int(choice.design[0])], float(choice.penalty[0])
