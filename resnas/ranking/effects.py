@@ -117,13 +117,20 @@ def level_means(design: Design, levels: Levels, result: HeldOut, rows: Indices |
     return means
 
 
+def is_picked(one: Property, means: Vector) -> bool:
+    """Whether the levels that are compared are chosen by their means: those of a text with more than two."""
+    return one.kind != "numeric" and len(means) > 2
+
+
 def contrast(one: Property, means: Vector) -> tuple[int, int]:
-    """Return the two levels of the effect (second − first): lowest and highest value of a number, false and true, or
-    the levels with the lowest and the highest mean."""
+    """Return the two levels of the effect (second − first): lowest and highest value of a number, false and true, both
+    of two names, or the names with the lowest and the highest mean."""
     if one.kind == "numeric":
         return 0, len(means) - 1
-    if one.kind == "boolean" and len(one.levels) == 2:
-        return one.levels.index("false"), one.levels.index("true")
+    if len(means) == 1:
+        return 0, 0
+    if not is_picked(one, means):  # false and true, in the order of the alphabet, or two names
+        return 0, 1
     return int(np.nanargmin(means)), int(np.nanargmax(means))
 
 

@@ -14,7 +14,7 @@ from scipy.stats import rankdata, weightedtau
 from resnas.ranking import inference
 from resnas.ranking.columns import Encoded
 from resnas.ranking.design import Design, Indices, Vector, make_design
-from resnas.ranking.effects import Levels, contrast, level_means
+from resnas.ranking.effects import Levels, contrast, is_picked, level_means
 from resnas.ranking.interactions import MOST_UNITS, PairOfUnits, interactions
 from resnas.ranking.nulls import chosen, null_importance, null_r2, orders
 from resnas.ranking.result import Check
@@ -176,7 +176,7 @@ def _effects(study: Study, pairs: Sequence[tuple[int, int]], means: Sequence[Vec
     """Return the differences of the compared levels; of a text, of those that are extreme in this very study."""
     found = []
     for one, pair, of in zip(study.encoded.properties, pairs, means, strict=True):
-        picked = one.kind == "categorical" and not np.isnan(of).all()
+        picked = is_picked(one, of) and not np.isnan(of).all()
         found.append(float(np.nanmax(of) - np.nanmin(of) if picked else of[pair[1]] - of[pair[0]]))
     return found
 

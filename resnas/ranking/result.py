@@ -71,7 +71,8 @@ class PropertyEffect:
     """90 % interval of the importance: bootstrap over architectures with refit."""
     effect: float | None
     """Numeric: estimated target in the highest fifth (or at the highest of at most five values) minus in the lowest.
-    Boolean: true minus false. Categorical: the highest level minus the lowest, corrected for their being picked."""
+    Boolean: true minus false. Two names: the second minus the first; more: the highest level minus the lowest,
+    corrected for their being picked."""
     effect_low: float | None
     effect_high: float | None
     """90 % interval of the effect, from the same bootstrap."""

@@ -6,7 +6,7 @@ import numpy as np
 
 from resnas.ranking import inference
 from resnas.ranking.design import Vector
-from resnas.ranking.effects import NO_DIRECTION, direction
+from resnas.ranking.effects import NO_DIRECTION, direction, is_picked
 from resnas.ranking.evidence import Evidence, Quality, Study
 from resnas.ranking.result import NOT_SEPARABLE, SUGGESTIVE, SUPPORTED, Interaction, LevelMean, PropertyEffect
 
@@ -108,7 +108,7 @@ def _effect(study: Study, evidence: Evidence, position: int) -> tuple[float, flo
     pair, means = evidence.pairs[position], evidence.means[position]
     estimate = np.array([means[pair[1]] - means[pair[0]]])
     draws = evidence.effect_draws[:, [position]]
-    if study.encoded.properties[position].kind == "categorical":
+    if is_picked(study.encoded.properties[position], means):
         middle, low, high = inference.reflected_interval(estimate, draws)
         return max(0.0, float(middle[0])), float(low[0]), float(high[0])
     low, high = inference.shifted_interval(estimate, draws)
