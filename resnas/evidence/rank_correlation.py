@@ -80,5 +80,6 @@ def _correlations(strata: Sequence[NDArray[np.float64]], count: int) -> Vector:
         product += (ranks[..., 0] * ranks[..., 1]).sum(axis=1)
         first += (ranks[..., 0] ** 2).sum(axis=1)
         second += (ranks[..., 1] ** 2).sum(axis=1)
-    size = np.sqrt(first * second)
-    return np.divide(product, size, out=np.full(draws, np.nan), where=size > 1e-12)
+    size, values = np.sqrt(first * second), np.full(draws, np.nan)
+    np.divide(product, size, out=values, where=size > 1e-12)
+    return values

@@ -84,9 +84,14 @@ footer { margin-top: 4rem; }
 
 SCRIPT = """
 function drawn() { return Array.from(document.querySelectorAll('.js-plotly-plot')); }
-addEventListener('load', () => drawn().forEach(plot => Plotly.Plots.resize(plot)));
+function roomForLegend(plot) {
+  const entries = plot.data.filter(trace => trace.name && trace.showlegend !== false).length;
+  return plot.clientWidth < 480 ? Math.max(plot.layout.height, 240 + 24 * entries) : plot.layout.height; }
+addEventListener('load', () => drawn().forEach(plot => Plotly.relayout(plot, {height: roomForLegend(plot)})
+  .then(() => Plotly.Plots.resize(plot))));
 addEventListener('beforeprint', () => drawn().forEach(plot =>
   Plotly.relayout(plot, {width: plot.closest('.pair') ? 330 : 660})));
 addEventListener('afterprint', () => drawn().forEach(plot => Plotly.relayout(plot, {width: null, autosize: true})));
 """
-"""Figures take the width that is there once the whole page stands; a printed page is narrower."""
+"""Figures take the width that is there once the whole page stands, and on a phone the height that their legend needs,
+an entry a line; a printed page is narrower."""
