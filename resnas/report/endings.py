@@ -76,4 +76,4 @@ def _cut_into_thirds(known: dict[str, float]) -> dict[str, str]:
 
 
 def _plain(value: Any) -> str:
-    return {True: "yes", False: "no"}[value] if isinstance(value, bool) else str(value)
+    return {True: "yes", False: "no"}[value] if isinstance(value, bool) else number(value)

@@ -88,7 +88,8 @@ def confirmation(found: list[Confirmation]) -> ReportTable:
     """Return the table of claims that were put to the test, a row per claim and metric."""
     rows: list[Row] = []
     for one in found:
-        for name, values in (one.metrics or {one.target: {}}).items():
+        by_metric: dict[str, dict[str, float | None]] = {one.target: {}} | one.metrics
+        for name, values in by_metric.items():
             row: Row = {"claim": one.claim, "property": one.changed, "from": one.before, "to": one.after}
             row |= {"target": one.target, "verdict": one.verdict, "outcome": one.outcome, "metric": name}
             row |= {
@@ -98,7 +99,7 @@ def confirmation(found: list[Confirmation]) -> ReportTable:
             }
             rows.append(row | {key: values.get(key) for key in ("effect_size", "n", "p")} | {"sentence": one.sentence})
     columns: list[tables.Column] = [
-        ("claim", lambda row: (escape(row["claim"]), "name")),
+        ("claim", lambda row: (escape(row["claim"]) if row["metric"] == row["target"] else "", "name")),
         ("verdict", _verdict),
         ("metric", tables.code_of("metric")),
         ("difference, interval", tables.interval_of("difference")),

@@ -15,9 +15,10 @@ from resnas.report.material import titled
 from resnas.report.style import GREY, HEIGHT_PX, Mark, axis, family_marks, layout, near, translucent
 from resnas.results import Direction
 
-CLAIM_CHARACTERS = 34
+LABEL_CHARACTERS = 50
 """Of a line of a label; longer labels are broken."""
-ROW_PX = 46
+LINE_PX = 18
+"""Of a label, and of the space between two."""
 
 
 class Estimate(NamedTuple):
@@ -70,10 +71,14 @@ def _add_front(figure: go.Figure, front: Sequence[Trained], x_name: str, y_name:
 
 
 def forest_figure(estimates: Sequence[Estimate], marks: dict[str, Mark], x_title: str) -> go.Figure:
-    """Draw estimates with their intervals, the first on top, a line at 0; `marks` by kind, in the order of the
-    legend."""
-    figure = go.Figure(layout=layout(120 + ROW_PX * len(estimates)))
-    labels = ["<br>".join(escape(line) for line in textwrap.wrap(one.label, CLAIM_CHARACTERS)) for one in estimates]
+    """Draw estimates with their intervals, the first on top, each under its label, and a line at 0.
+
+    `marks` are by kind, in the order of the legend.
+    """
+    labels = [escape(one.label) for one in estimates]
+    wrapped = [textwrap.wrap(one.label, LABEL_CHARACTERS) for one in estimates]
+    row_px = LINE_PX * (2 + max(len(lines) for lines in wrapped))
+    figure = go.Figure(layout=layout(120 + row_px * len(estimates)))
     for kind, mark in marks.items():
         chosen = [position for position, one in enumerate(estimates) if one.kind == kind]
         if not chosen:
@@ -93,10 +98,14 @@ def forest_figure(estimates: Sequence[Estimate], marks: dict[str, Mark], x_title
                 "thickness": 2,
                 "width": 4,
             },
-            hovertemplate="%{y}<br>%{x:.3g}<extra></extra>",
+            hovertemplate="%{x:.3g}<extra>%{y}</extra>",
         )
+    for label, lines in zip(labels, wrapped, strict=True):
+        text = "<br>".join(escape(line) for line in lines)
+        above = {"y": label, "yanchor": "bottom", "yshift": 8, "x": 0, "xref": "paper", "xanchor": "left"}
+        figure.add_annotation(text=text, align="left", showarrow=False, font={"size": 12}, **above)
     figure.add_vline(x=0, line={"color": GREY, "width": 1, "dash": "dot"})
     figure.update_xaxes(axis(x_title))
-    order = {"categoryorder": "array", "categoryarray": labels, "autorange": "reversed"}
-    figure.update_yaxes(axis("", showgrid=False, ticks="", **order))
+    order = {"categoryorder": "array", "categoryarray": labels, "range": [len(labels) - 0.6, -0.95]}
+    figure.update_yaxes(axis("", showgrid=False, ticks="", showticklabels=False, **order))
     return figure
