@@ -140,7 +140,14 @@ def test_every_number_of_every_figure_and_table_is_in_its_file(planted):
     assert {name for name, count in checked.items() if not count} == words_only
     expected = {"architectures", "best-against-rival", "families", "newest-share", "matrix-fixed", "association"}
     expected |= {"loss-against-dilution", "importance-dilution", "effect-dilution", "properties-dilution", "rankings"}
-    expected |= {"confirmed-dilution", "confirmations", "best-so-far-val_loss", "best-over-time-val_loss", "failures"}
+    expected |= {
+        "confirmed-dilution",
+        "confirmed-test_loss",
+        "confirmations",
+        "best-so-far-val_loss",
+        "best-over-time-val_loss",
+        "failures",
+    }
     assert expected | {"failed-shares", "budget-correlation"} | words_only <= set(checked)
     assert {path.name for path in (study.results_folder / "report").iterdir()} == {f"{one.id}.csv" for one in shown}
 
@@ -245,7 +252,8 @@ def test_confirmations_stand_in_the_answer_in_a_section_and_in_the_note(planted)
     answer = page[page.index('id="answer"') : page.index('<section id="architectures"')]
     for one in CONFIRMATIONS:
         assert one["sentence"] in answer
-        assert f">{one['verdict']}</span>" in page
+        assert f">{one.get('verdict_text', one['verdict'])}</span>" in page
+    assert "one run of five failed; the rate was tuned anew" in page
     assert "about 12 more seeds" in note(study, trials, [])
     forest = next(one for one in exhibits(Material(study, trials), []) if one.id == "confirmed-dilution")
     assert [trace.name for trace in forest.figure.data] == ["confirmed", "refuted", "undecided"]

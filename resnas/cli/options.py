@@ -1,4 +1,4 @@
-"""What several commands share: the study file, `--set`, `--format`, and the examples that `--help` ends with."""
+"""What several commands have in common on the command line: the study file, `--set`, `--format`, examples."""
 
 from __future__ import annotations
 

@@ -10,11 +10,13 @@ from typing import Any
 
 FILE = "confirm.json"
 CONFIRMED, REFUTED, UNDECIDED = "confirmed", "refuted", "undecided"
+BETTER, WORSE = "better", "worse"
+"""Of two architectures, where no claim about a property is tested."""
 
 
 @dataclass(frozen=True)
 class Confirmation:
-    """One claim, put to the test: a property changed from one value to another, all else equal.
+    """One claim, put to the test: a property changed from one value to another, all else equal; or two architectures.
 
     `metrics` has, by name: difference, low, high (in units of the metric), effect_size, n, p; None where not measured.
     """
@@ -27,12 +29,14 @@ class Confirmation:
     target: str
     verdict: str
     sentence: str
+    remarks: tuple[str, ...]
+    """What else is to be known of it, in words."""
     metrics: dict[str, dict[str, float | None]]
 
     @property
     def outcome(self) -> str:
         """The verdict in one word."""
-        return next((one for one in (CONFIRMED, REFUTED) if self.verdict.startswith(one)), UNDECIDED)
+        return next((one for one in (CONFIRMED, REFUTED, BETTER, WORSE) if self.verdict.startswith(one)), UNDECIDED)
 
 
 def read_confirmations(folder: Path) -> list[Confirmation]:
@@ -49,6 +53,7 @@ def _is_readable(entry: Any) -> bool:
 
 
 def _read(entry: dict[str, Any]) -> Confirmation:
+    remarks = entry.get("remarks")
     metrics = entry.get("metrics") if isinstance(entry.get("metrics"), dict) else {}
     return Confirmation(
         claim=str(entry.get("claim") or entry.get("property") or ""),
@@ -56,8 +61,9 @@ def _read(entry: dict[str, Any]) -> Confirmation:
         before=entry.get("from"),
         after=entry.get("to"),
         target=str(entry.get("target") or ""),
-        verdict=entry["verdict"],
+        verdict=str(entry.get("verdict_text") or entry["verdict"]),
         sentence=entry["sentence"],
+        remarks=tuple(str(one) for one in remarks) if isinstance(remarks, list) else (),
         metrics={str(name): _numbers(values) for name, values in (metrics or {}).items() if isinstance(values, dict)},
     )
 

@@ -9,7 +9,7 @@ from html import escape
 from resnas.report import tables
 from resnas.report.answer import disagreements
 from resnas.report.association import Association
-from resnas.report.confirmations import Confirmation
+from resnas.report.confirmations import BETTER, CONFIRMED, REFUTED, UNDECIDED, WORSE, Confirmation
 from resnas.report.endings import failed_shares
 from resnas.report.exhibit import ReportTable, Row
 from resnas.report.material import Material
@@ -17,7 +17,13 @@ from resnas.report.style import family_marks
 
 MOST_LISTED = 10
 MOST_LEVELS = 18
-OUTCOME_CLASSES = {"confirmed": "supported", "refuted": "suggestive", "undecided": "noise"}
+OUTCOME_CLASSES = {
+    CONFIRMED: "supported",
+    BETTER: "supported",
+    REFUTED: "suggestive",
+    WORSE: "suggestive",
+    UNDECIDED: "noise",
+}
 
 
 def association(found: list[Association], name: str) -> ReportTable:
@@ -97,7 +103,11 @@ def confirmation(found: list[Confirmation]) -> ReportTable:
                 "difference_low": values.get("low"),
                 "difference_high": values.get("high"),
             }
-            rows.append(row | {key: values.get(key) for key in ("effect_size", "n", "p")} | {"sentence": one.sentence})
+            rows.append(
+                row
+                | {key: values.get(key) for key in ("effect_size", "n", "p")}
+                | {"sentence": one.sentence, "remarks": "; ".join(one.remarks)}
+            )
     columns: list[tables.Column] = [
         ("claim", lambda row: (escape(row["claim"]) if row["metric"] == row["target"] else "", "name")),
         ("verdict", _verdict),
@@ -108,8 +118,7 @@ def confirmation(found: list[Confirmation]) -> ReportTable:
         ("pairs of seeds", tables.number_of("n")),
     ]
     caption = (
-        "Pairs of runs with fresh seeds that differ in one property only: after the change minus before, by metric. "
-        "The verdict is that of the target."
+        "Pairs of runs with fresh seeds: after the change minus before, by metric. The verdict is that of the target."
     )
     return tables.made_of(rows, columns, id="confirmations", title="Claims by metric", caption=caption)
 

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from resnas.ranking import CONSTANT, NOT_SEPARABLE, SUGGESTIVE, SUPPORTED
-from resnas.report.confirmations import CONFIRMED, REFUTED, UNDECIDED
+from resnas.report.confirmations import BETTER, CONFIRMED, REFUTED, UNDECIDED, WORSE
 
 
 class Mark(NamedTuple):
@@ -38,7 +38,9 @@ VERDICTS = {
 }
 OUTCOMES = {
     CONFIRMED: Mark("#0072b2", "circle"),
+    BETTER: Mark("#0072b2", "circle"),
     REFUTED: Mark("#d55e00", "x"),
+    WORSE: Mark("#d55e00", "x"),
     UNDECIDED: Mark("#8b9099", "circle-open"),
 }
 DASHES = ("solid", "dash", "dot", "dashdot")
@@ -84,6 +86,7 @@ def layout(height: int = HEIGHT_PX, **more: Any) -> dict[str, Any]:
             "y": 1.03,
             "yanchor": "bottom",
             "font": {"size": 12},
+            "tracegroupgap": 0,
         },
         "hoverlabel": {"font": {"family": FONT, "size": 12}},
         "hovermode": "closest",

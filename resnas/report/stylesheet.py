@@ -86,7 +86,7 @@ SCRIPT = """
 function drawn() { return Array.from(document.querySelectorAll('.js-plotly-plot')); }
 function fit(plot) {
   const entries = plot.data.filter(trace => trace.name && trace.showlegend !== false).length;
-  const needed = document.documentElement.clientWidth < 480 && entries > 4 ? 240 + 24 * entries : 0;
+  const needed = document.documentElement.clientWidth < 480 && entries > 4 ? 80 + 40 * entries : 0;
   if (needed <= plot.layout.height) return Plotly.Plots.resize(plot);
   plot.style.height = needed + 'px';
   Plotly.relayout(plot, {height: needed}); }

@@ -102,14 +102,21 @@ def confirmations(material: Material) -> list[Section]:
     found = material.confirmations
     if not found:
         return []
-    said = "".join(f"<li>{escape(one.sentence)}</li>" for one in found)
+    said = "".join(f"<li>{_told(one)}</li>" for one in found)
     targets = list(dict.fromkeys(one.target for one in found))
     drawn = [_forest(target, [one for one in found if one.target == target]) for target in targets]
     text = (
-        "<p>Claims of the ranking, put to the test by pairs of runs with fresh seeds that differ in one property:</p>"
+        "<p>Put to the test by pairs of runs with fresh seeds. The two of a pair differ in what the claim names, and "
+        "else only in what is said.</p>"
     )
     parts: list[str | Exhibit] = [f"{text}<ul>{said}</ul>", *(one for one in drawn if one is not None)]
     return [Section("confirmations", "What was confirmed", [*parts, finding_tables.confirmation(found)])]
+
+
+def _told(one: Confirmation) -> str:
+    """Return the sentence of a confirmation, and smaller what else is to be known."""
+    remarks = f'<br><span class="small">{escape("; ".join(one.remarks))}</span>' if one.remarks else ""
+    return escape(one.sentence) + remarks
 
 
 def _forest(target: str, found: Sequence[Confirmation]) -> ReportFigure | None:
