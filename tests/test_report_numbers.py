@@ -152,6 +152,26 @@ def test_every_number_of_every_figure_and_table_is_in_its_file(planted):
     assert {path.name for path in (study.results_folder / "report").iterdir()} == {f"{one.id}.csv" for one in shown}
 
 
+def test_the_numbers_of_the_answer_are_in_the_files_that_it_names(planted):
+    study, trials = planted
+    page = write_report(study, trials, [GROUPED]).read_text()
+    box = page[page.index('<div class="answer">') : page.index("<nav")]
+    files = re.findall(r'href="(report/[\w-]+\.csv)"', box)
+    assert {"report/architectures.csv", "report/best-against-rival.csv"} <= set(files)
+    held = {
+        number(value, digits)
+        for file in files
+        for row in read(study.results_folder / file)
+        for value in row.values()
+        if isinstance(value, float)
+        for digits in (2, 3, 4)
+    }
+    finding = re.search(r'<p class="finding">(.*?)</p>', box)[1]
+    said = [text.rstrip(".") for text in written_numbers(finding) if "." in text.rstrip(".")]
+    assert len(said) >= 9
+    assert set(said) <= held
+
+
 def test_the_check_above_can_fail(planted):
     study, trials = planted
     for one in exhibits(Material(study, trials), [GROUPED]):

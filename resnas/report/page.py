@@ -23,6 +23,8 @@ from resnas.report.sections import contents
 from resnas.report.stylesheet import SCRIPT, STYLESHEET
 from resnas.study import Study
 
+BEHIND_THE_ANSWER = ("architectures", "best-against-rival", "rankings", "confirmations")
+"""The exhibits whose files hold the numbers of the answer."""
 CONFIG = {"displaylogo": False, "displayModeBar": False, "responsive": True, "scrollZoom": False}
 
 
@@ -73,22 +75,31 @@ def html(material: Material, rankings: Sequence[Ranking], sections: Sequence[Sec
         '<meta name="viewport" content="width=device-width, initial-scale=1">'
         f'<link rel="icon" href="data:,"><title>{name} – resnas report</title><style>{STYLESHEET}</style>'
         f"<script>{get_plotlyjs()}</script></head><body><main>"
-        f'<header id="answer">{_header(material, rankings)}<nav aria-label="Contents">{links}</nav></header>{inner}'
+        f'<header id="answer">{_header(material, rankings, body)}<nav aria-label="Contents">{links}</nav></header>'
+        f"{inner}"
         f'<footer class="small">Written by resnas from the trials of the study {name}. The numbers behind each figure '
         "and table are in the file that it names, beside this page.</footer>"
         f"</main><script>{SCRIPT}</script></body></html>"
     )
 
 
-def _header(material: Material, rankings: Sequence[Ranking]) -> str:
+def _header(material: Material, rankings: Sequence[Ranking], sections: Sequence[Section]) -> str:
     found = answer(material)
     sentences = "".join(f"<li>{escape(sentence)}</li>" for sentence in _verdicts(material, rankings))
+    said = f"<ul>{sentences}</ul>" if sentences else ""
+    behind = [one for section in sections for one in section.exhibits if one.id in BEHIND_THE_ANSWER]
+    links = ", ".join(_link(one) for one in behind)
+    numbers = f'<p class="small">Its numbers: {links}</p>' if links else ""
     written = datetime.now().strftime("%Y-%m-%d %H:%M")
     return (
         f'<p class="kicker">resnas report · {written}</p><h1>{escape(material.study.name)}</h1>'
         f'<p class="question">{QUESTION}</p><div class="answer"><p class="finding">{escape(found.finding)}</p>'
-        f"<p>{escape(found.certainty)}</p>{f'<ul>{sentences}</ul>' if sentences else ''}</div>"
+        f"<p>{escape(found.certainty)}</p>{said}{numbers}</div>"
     )
+
+
+def _link(exhibit: Exhibit) -> str:
+    return f'<a href="{exhibit.file}">{exhibit.file}</a>'
 
 
 def _parts(section: Section) -> Iterator[str]:
@@ -107,10 +118,9 @@ def _shown(exhibit: Exhibit) -> str:
         )
     elif isinstance(exhibit, ReportTable):
         drawn = f'<div id="table-{exhibit.id}">{exhibit.html}</div>'
-    link = f'<a href="{exhibit.file}">{exhibit.file}</a>'
     return (
         f"<figure><h3>{escape(exhibit.title)}</h3>{drawn}"
-        f"<figcaption>{escape(exhibit.caption)} {link}</figcaption></figure>"
+        f"<figcaption>{escape(exhibit.caption)} {_link(exhibit)}</figcaption></figure>"
     )
 
 
