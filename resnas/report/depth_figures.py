@@ -15,6 +15,8 @@ from resnas.report.words import number
 MOST_DRAWN_AT_ONCE = 4
 """Bands; further depths start hidden and are switched on in the legend."""
 LEGEND_ROW_PX = 10
+FEWEST_FOR_BARS = 3
+"""Architectures; the interval of two is so wide that it hides all else, and stands in the file only."""
 MOST_DECADES = 3.0
 """Of a logarithmic axis, down from the largest value."""
 REFERENCE = "equal-norm PreNorm, 1/l"
@@ -108,7 +110,7 @@ def _add_band(figure: go.Figure, band: Band, mark: Mark, dash: str, visible: boo
 
 def _bars(band: Band, colour: str) -> dict[str, object] | None:
     """Return bars from end to end of the interval of the mean."""
-    if band.mean_low is None or band.mean_high is None:
+    if band.mean_low is None or band.mean_high is None or band.n < FEWEST_FOR_BARS:
         return None
     above = [high - mean for high, mean in zip(band.mean_high, band.mean, strict=True)]
     below = [mean - low for low, mean in zip(band.mean_low, band.mean, strict=True)]

@@ -10,8 +10,8 @@ from resnas.report.words import nothing
 
 BAND = (
     "Lines are means over the architectures of a family (each the mean of its seeds), bars the 90 % interval of that "
-    "mean (Student’s, over architectures), bands hold the middle 90 % of architectures; n counts architectures. Depths "
-    "that are not drawn at first are switched on in the legend."
+    "mean (Student’s, over three architectures or more), bands hold the middle 90 % of architectures; n counts "
+    "architectures. Depths that are not drawn at first are switched on in the legend."
 )
 ZIGZAG = "Attention and MLP take turns, and a zigzag is their difference in size."
 MIXING = (
