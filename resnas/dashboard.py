@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 LOOPBACK = "127.0.0.1"
 DRAWN_PX = 450
-"""Height of a figure on the dashboard."""
+"""Least height of a figure on the dashboard."""
 Application = Callable[[dict[str, Any], Callable[..., Any]], Iterable[bytes]]
 
 
@@ -37,7 +37,7 @@ def publish(study: Study, optuna_study: optuna.Study, figures: Mapping[str, Figu
         shown.update_layout(
             title={"text": name.replace("-", " "), "x": 0.02, "y": 0.98, "yanchor": "top"},
             margin={"l": 60, "r": 20, "t": 120, "b": 60},
-            height=DRAWN_PX,
+            height=max(DRAWN_PX, shown.layout.height or 0),
         )
         save_plotly_graph_object(optuna_study, shown, graph_object_id=name)
     save_note(optuna_study, note)

@@ -1,12 +1,15 @@
 """Report and dashboard in a real headless Chromium: pages load, figures are drawn, the console stays silent."""
 
 import importlib.util
+import json
 import shutil
 import threading
 import time
 
 import pytest
 from conftest import need
+from planted import CONFIRMATIONS, planted_study, planted_trials
+from test_report_figures import GROUPED
 
 from resnas.analysis import analyse
 from resnas.dashboard import address, exposure_warning, is_loopback, open_server, publish
@@ -83,6 +86,42 @@ def test_the_report_opens_offline_with_figures_and_without_errors(finished_study
     )
     assert overflow <= 0
     assert driver.execute_script("return getComputedStyle(document.body).userSelect") != "none"
+
+
+OVERLAPS = """
+return Array.from(document.querySelectorAll('figure .js-plotly-plot')).filter(plot => {
+  const caption = plot.closest('figure').querySelector('figcaption').getBoundingClientRect();
+  const drawn = plot.querySelector('.main-svg').getBoundingClientRect();
+  return drawn.bottom > caption.top + 1 || drawn.right > document.documentElement.clientWidth + 1;
+}).map(plot => plot.id)
+"""
+CUT_LEGENDS = """
+return Array.from(document.querySelectorAll('.js-plotly-plot .legend .scrollbar'))
+  .filter(bar => bar.getBoundingClientRect().height > 0).map(bar => bar.closest('.js-plotly-plot').id)
+"""
+
+
+@pytest.mark.parametrize("size", [DESKTOP, PHONE], ids=["desktop", "phone"])
+def test_a_report_with_everything_in_it_fits_the_window(tmp_path, browse, size):
+    """With several objectives, confirmations, failures, a ranking: nothing overlaps, no legend is cut."""
+    study = planted_study(tmp_path, "[val_loss, dilution]")
+    trials = planted_trials(study, 40)
+    (study.results_folder / "confirm.json").write_text(json.dumps(CONFIRMATIONS))
+    path = write_report(study, trials, [GROUPED])
+    driver = browse(path.as_uri(), size)
+    expected = len(study_figures(Material(study, trials), [GROUPED]))
+    wait_for(lambda: len(driver.find_elements("css selector", ".js-plotly-plot .main-svg")) >= expected)
+    time.sleep(1)  # figures take their final size after they are drawn
+    assert errors(driver) == []
+    overflow = "return document.documentElement.scrollWidth - document.documentElement.clientWidth"
+    assert driver.execute_script(overflow) <= 0
+    assert driver.execute_script(OVERLAPS) == []
+    assert driver.execute_script(CUT_LEGENDS) == []
+    selected = driver.execute_script(
+        "getSelection().selectAllChildren(document.body); return getSelection().toString()"
+    )
+    for words in ("What was confirmed", "the best of as many random draws", "report/best-so-far-val_loss.csv"):
+        assert words in selected
 
 
 @pytest.fixture

@@ -124,6 +124,28 @@ def test_status_analyze_report_of_a_finished_study(finished_study):
     assert (finished_study.results_folder / "report.html").stat().st_size > 1e6
 
 
+def test_report_prints_the_numbers_of_its_files(finished_study):
+    every = json.loads(resnas("report", finished_study.path, "--format", "json").stdout)
+    assert {"architectures", "newest-share", "budget-correlation", "association", "protocol"} <= every.keys()
+    one = json.loads(resnas("report", finished_study.path, "--format", "json", "--table", "families").stdout)
+    assert one == every["families"]
+    assert [row["complete"] for row in one] == [1, 1, 1, 1]
+    printed = resnas("report", finished_study.path, "--format", "csv", "--table", "families").stdout
+    assert resnas("report", finished_study.path).returncode == 0
+    assert printed == (finished_study.results_folder / "report" / "families.csv").read_text()
+    assert "full depth attention" in resnas("report", finished_study.path, "--table", "families").stdout.replace(
+        "_", " "
+    )
+    for arguments, words in (
+        (["--table", "famlies"], ["--table", "unknown table or figure 'famlies'", "did you mean 'families'"]),
+        (["--format", "csv"], ["--table", "--format csv prints one table", "families"]),
+    ):
+        done = resnas("report", finished_study.path, *arguments)
+        assert done.returncode == 2
+        assert len(done.stderr.strip().splitlines()) == 1, done.stderr
+        assert all(word in done.stderr for word in words)
+
+
 def test_dashboard_serves_until_it_is_interrupted(finished_study):
     command = [sys.executable, str(ROOT / "cli.py"), "dashboard", str(finished_study.path), "--port", "0"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as process:

@@ -15,7 +15,7 @@ LAYERS = [
     {"report"},
     {"analysis"},
     {"search"},
-    {"ranking", "executor", "files", "bench"},
+    {"ranking", "executor", "files", "bench", "evidence"},
     {"train"},
     {"dilution"},
     {"model"},

@@ -10,7 +10,6 @@ import pytest
 from resnas.analysis import analyse
 from resnas.comparison import Trained, pareto_front, trained
 from resnas.report import Material, note, study_figures, write_report
-from resnas.report.figures import best_so_far
 from resnas.search import load_trials
 
 
@@ -39,7 +38,9 @@ def addresses(text: str) -> list[str]:
 def test_the_report_is_one_file_that_loads_nothing_from_outside(finished_study):
     text = page(finished_study, load_trials(finished_study))
     assert 1e6 < len(text) < 8e6
-    assert all(address.startswith(("data:", "#")) for address in addresses(text))
+    named = [address for address in addresses(text) if not address.startswith(("data:", "#"))]
+    assert all(re.fullmatch(r"report/[\w-]+\.csv", address) for address in named)
+    assert all((finished_study.results_folder / address).is_file() for address in named)
     assert not re.findall(r"(?:src|href)\s*=\s*[\"']?https?:", without_plotly(text))
     assert "@import" not in text
     assert not re.findall(r"url\(\s*[\"']?http", without_plotly(text))
@@ -66,6 +67,7 @@ def test_hostile_names_are_escaped(finished_study):
             datetime_start=trial.datetime_start,
             datetime_complete=trial.datetime_complete,
             duration=trial.duration,
+            intermediate_values=trial.intermediate_values,
             user_attrs={**trial.user_attrs, "resnas.label": "<script>alert('x')</script>"},
         )
         for trial in trials
@@ -105,11 +107,6 @@ def test_the_note_names_the_answer_and_warns_of_the_other_importances(finished_s
     text = note(finished_study, trials, analyse(finished_study, trials))
     assert "no reliable ranking" in text
     assert "Optuna" in text
-
-
-def test_best_so_far_never_gets_worse():
-    assert best_so_far([3.0, 4.0, 1.0, 2.0], "minimize") == [3.0, 3.0, 1.0, 1.0]
-    assert best_so_far([3.0, 4.0, 1.0], "maximize") == [3.0, 4.0, 4.0]
 
 
 def rows(*values: tuple[str, float, float]) -> list[dict]:

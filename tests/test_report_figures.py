@@ -14,8 +14,9 @@ from resnas.comparison import Trained
 from resnas.ranking import CONSTANT, NOT_SEPARABLE, SUPPORTED, PropertyEffect, Ranking
 from resnas.report import Material, study_figures, write_report
 from resnas.report.answer import answer, disagreements
-from resnas.report.figures import profile_figure, scatter_figure
+from resnas.report.depth_figures import profile_figure
 from resnas.report.page import html
+from resnas.report.point_figures import scatter_figure
 from resnas.report.profiles import against_even, band
 from resnas.report.ranking_figures import effect_figure, importance_figure
 from resnas.report.style import FAMILIES, FURTHER, VERDICTS, family_marks
@@ -30,6 +31,20 @@ def test_a_band_is_the_mean_and_the_middle_ninety_percent_over_architectures():
     assert one.mean == pytest.approx([50, 100])
     assert one.low == pytest.approx([5, 10])
     assert one.high == pytest.approx([95, 190])
+    half = 1.660 * np.std([float(k) for k in range(101)], ddof=1) / math.sqrt(101)
+    assert one.mean_low == pytest.approx([50 - half, 100 - 2 * half], rel=1e-3)
+    assert one.mean_high == pytest.approx([50 + half, 100 + 2 * half], rel=1e-3)
+    assert band("fixed", 4, profiles[:1], first=2).mean_low is None
+
+
+def test_a_logarithmic_band_is_the_same_band_of_the_logarithms():
+    profiles = [np.array([2.0**k, 3.0]) for k in range(5)]
+    one = band("fixed", 4, profiles, 1, logarithmic=True)
+    of_logs = band("fixed", 4, [np.log(values) for values in profiles], 1)
+    assert one.mean == pytest.approx([4, 3])
+    for name in ("mean", "mean_low", "mean_high"):
+        assert getattr(one, name) == pytest.approx(np.exp(getattr(of_logs, name)))
+    assert min(band("fixed", 4, [np.zeros(2), np.ones(2)], 1, logarithmic=True).mean) > 0
 
 
 def test_the_reference_is_one_over_the_read_and_a_prenorm_profile_lies_on_it():
@@ -166,6 +181,7 @@ def test_a_clear_difference_over_seeds_has_an_interval_and_noise_does_not_pass()
     assert "fixed b" in sure.finding
     assert "a difference of −1 nats" in sure.finding
     assert "larger than the luck of seeds explains" in sure.certainty
+    assert "(90 % interval over seeds −1.02 to −0.982, Welch)" in sure.finding
     noisy = [row("a", "full", 1.9), row("a", "full", 2.1), row("b", "fixed", 1.8), row("b", "fixed", 2.3)]
     assert "no more than the luck of seeds" in answer(material(*noisy)).certainty
     single = [row("a", "full", 1.0), row("b", "fixed", 2.0)]

@@ -1,4 +1,4 @@
-"""The commands that show what a study has found: `analyze`, `report`, `dashboard`; and its tables."""
+"""The commands that show what a study has found: `analyze`, `dashboard`; and its tables."""
 
 from __future__ import annotations
 
@@ -50,18 +50,6 @@ def _check_targets(study: Study, targets: list[str]) -> None:
     for target in targets:
         if target not in known:
             raise InputError(f"--target: {unknown(target, known, 'metric')}")
-
-
-def run_report(path: Path, overrides: list[str]) -> None:
-    """Write the report."""
-    from resnas.analysis import analyse
-    from resnas.report import write_report
-
-    study = Study.load(path, overrides)
-    trials = load_trials(study)
-    with Console(stderr=True).status("ranking and drawing"):
-        written = write_report(study, trials, analyse(study, trials))
-    make_console().print(f"Report: {written}", soft_wrap=True)
 
 
 def run_dashboard(path: Path, host: str, port: int, overrides: list[str]) -> None:

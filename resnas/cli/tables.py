@@ -18,7 +18,7 @@ WIDTH_WITHOUT_TERMINAL = 160
 def print_rows(rows: Sequence[dict[str, Any]], format: str, title: str = "") -> None:
     """Print rows; columns are the keys in order of first appearance."""
     if format == "json":
-        print(json.dumps([{name: _finite(value) for name, value in row.items()} for row in rows], indent=1))
+        print(json.dumps([finite(row) for row in rows], indent=1))
     elif format == "csv":
         writer = csv.DictWriter(sys.stdout, columns(rows))
         writer.writeheader()
@@ -73,6 +73,8 @@ def make_console() -> Console:
     return Console() if sys.stdout.isatty() else Console(width=WIDTH_WITHOUT_TERMINAL)
 
 
-def _finite(value: Any) -> Any:
-    """JSON has no NaN."""
-    return None if isinstance(value, float) and not math.isfinite(value) else value
+def finite(row: dict[str, Any]) -> dict[str, Any]:
+    """Return the row with nothing in place of what JSON has no word for: NaN and the infinities."""
+    return {
+        name: None if isinstance(value, float) and not math.isfinite(value) else value for name, value in row.items()
+    }

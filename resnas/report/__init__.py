@@ -1,13 +1,25 @@
-"""The report of a study: one self-contained page, and the same figures for the dashboard. The door to plotly.
+"""The report of a study: one self-contained page, the numbers behind it as CSV, and the same figures for the dashboard.
+The door to plotly.
 
-`material` reads what was measured; `answer` puts it into sentences, `tables` and `figures` into tables and figures;
-`page` lays them out. Nothing here trains or ranks.
+`material` reads what was measured; `answer` puts it into sentences; `profiles`, `association`, `anytime`, `budget`,
+`endings` and `confirmations` put together the numbers, which tables and figures show; `sections` says what stands
+where, and `page` lays it out. Nothing here trains or ranks.
 """
 
 from resnas.report.answer import answer
-from resnas.report.figures import ReportFigure
+from resnas.report.exhibit import Exhibit, ReportFigure, ReportTable
 from resnas.report.material import Material
 from resnas.report.page import note, write_report
-from resnas.report.sections import study_figures
+from resnas.report.sections import exhibits, study_figures
 
-__all__ = ["Material", "ReportFigure", "answer", "note", "study_figures", "write_report"]
+__all__ = [
+    "Exhibit",
+    "Material",
+    "ReportFigure",
+    "ReportTable",
+    "answer",
+    "exhibits",
+    "note",
+    "study_figures",
+    "write_report",
+]

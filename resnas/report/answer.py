@@ -6,10 +6,9 @@ import math
 from collections.abc import Sequence
 from typing import NamedTuple
 
-import numpy as np
-from scipy import stats
-
+from resnas.architecture import Stack
 from resnas.comparison import Trained, pareto_front, sign
+from resnas.evidence import difference_interval
 from resnas.report.material import BASELINE_FAMILY, Material, unit
 from resnas.report.words import counted, joined, number
 from resnas.results import METRICS, Direction, ending_counts
@@ -18,7 +17,6 @@ QUESTION = (
     "On this data, at this size and budget: which residual topology should be used, and which of its properties "
     "actually cut dilution, by how much, and how sure is that?"
 )
-CONFIDENCE = 0.90
 FEWEST_FOR_RANKS = 6
 """Architectures; with fewer, thirds of them say nothing."""
 
@@ -40,30 +38,46 @@ def answer(material: Material) -> Answer:
         f" (no architecture keeps to the study's limits; it breaks {joined(list(best.beyond))})" if best.beyond else ""
     )
     finding = (
-        f"The best of {counted(len(material.architectures), 'architecture')} is {best.label}, with {name} "
+        f"The best of {counted(len(material.architectures), 'architecture')} is {_named(material, best)}, with {name} "
         f"{_value(best, name)}{beyond}"
     )
-    rival = _rival(material, best)
-    if rival is None:
+    other = rival(material)
+    if other is None:
         missing = (
             f"no other family than {best.family}" if best.family == BASELINE_FAMILY else f"none of {BASELINE_FAMILY}"
         )
         return Answer(
             f"{finding}; {missing} was completed to compare it with.{_trade_off(material)}", _selection(material)
         )
-    whose = "the baseline family" if rival.family == BASELINE_FAMILY else "any other family"
-    difference = best.mean(name) - rival.mean(name)
+    whose = "the baseline family" if other.family == BASELINE_FAMILY else "any other family"
     finding += (
-        f", against {_value(rival, name)} of the best of {whose}, {rival.label}: a difference of "
-        f"{number(difference, 3)}{_unit(name)}."
+        f". The best of {whose}, {_named(material, other)}, has {_value(other, name)}: a difference of "
+        f"{number(best.mean(name) - other.mean(name), 3)}{_unit(name)}{_interval(best, other, name)}."
     )
-    return Answer(finding + _trade_off(material), f"{_certainty(best, rival, name, direction)} {_selection(material)}")
+    return Answer(finding + _trade_off(material), f"{_certainty(best, other, name, direction)} {_selection(material)}")
 
 
-def _rival(material: Material, best: Trained) -> Trained | None:
+def rival(material: Material) -> Trained | None:
     """Return the best of the baseline family; where that is the best of all, the best of the other families."""
+    best = material.architectures[0]
     wants_baseline = best.family != BASELINE_FAMILY
     return next((one for one in material.architectures if (one.family == BASELINE_FAMILY) is wants_baseline), None)
+
+
+def is_told_apart(best: Trained, other: Trained, name: str) -> bool | None:
+    """Whether the 90 % interval over seeds of the difference of two architectures leaves out 0; None where there are
+    too few seeds for one."""
+    interval = difference_interval(best.values(name), other.values(name))
+    return None if interval is None else interval.low * interval.high > 0
+
+
+def _named(material: Material, one: Trained) -> str:
+    """Name an architecture with what its label leaves out: its depth, and what is not usual of its stack."""
+    usual = {name: field.default for name, field in Stack.model_fields.items() if name != "depth"}
+    values = {name: one.property(name) for name in material.varied_stack if one.property(name) != usual.get(name)}
+    known = [f"{name} {number(value)}" for name, value in values.items()]
+    known += [f"learning rate {number(rate, 3)}"] if (rate := one.property("learning_rate")) is not None else []
+    return f"{one.label}, {', '.join(known)}, key {one.key}" if known else one.label
 
 
 def _value(one: Trained, name: str) -> str:
@@ -79,21 +93,24 @@ def _unit(name: str) -> str:
     return f" {unit(name)}" if unit(name) else ""
 
 
-def _certainty(best: Trained, rival: Trained, name: str, direction: Direction) -> str:
-    """Say how sure the difference between two architectures is: Welch's interval, or why there is none."""
-    ours, theirs = best.values(name), rival.values(name)
-    if min(len(ours), len(theirs)) < 2 or np.ptp(ours) + np.ptp(theirs) == 0:
+def _interval(best: Trained, other: Trained, name: str) -> str:
+    interval = difference_interval(best.values(name), other.values(name))
+    if interval is None:
+        return ""
+    return f" (90 % interval over seeds {number(interval.low, 3)} to {number(interval.high, 3)}, Welch)"
+
+
+def _certainty(best: Trained, other: Trained, name: str, direction: Direction) -> str:
+    """Say how sure the difference between two architectures is, or why that is not known."""
+    interval = difference_interval(best.values(name), other.values(name))
+    if interval is None:
         return (
             "How sure: not known. At least one of the two has a single seed, so the difference may be luck; more seeds "
             "per architecture (search.replicates: 3) would tell."
         )
-    interval = stats.ttest_ind(ours, theirs, equal_var=False).confidence_interval(CONFIDENCE)
-    apart = sign(direction) * (interval.high if direction == "minimize" else interval.low) < 0
-    verdict = "it is larger than the luck of seeds explains" if apart else "it may be no more than the luck of seeds"
-    return (
-        f"How sure: the 90 % interval of the difference over seeds is {number(interval.low, 3)} to "
-        f"{number(interval.high, 3)} (Welch), so {verdict}."
-    )
+    is_apart = sign(direction) * (interval.high if direction == "minimize" else interval.low) < 0
+    verdict = "it is larger than the luck of seeds explains" if is_apart else "it may be no more than the luck of seeds"
+    return f"How sure: the interval {'leaves out' if is_apart else 'does not leave out'} 0, so {verdict}."
 
 
 def _selection(material: Material) -> str:
@@ -101,9 +118,13 @@ def _selection(material: Material) -> str:
     count = len(material.architectures)
     if count < 2:
         return "One architecture alone says nothing about which is best."
-    return (
-        f"Being picked as the best of {count} flatters a figure; train it again with fresh seeds before you rely on it."
-    )
+    flattered = f"Being picked as the best of {count} flatters a figure"
+    best, name = material.architectures[0], next(iter(material.objectives))
+    apart = [is_told_apart(best, other, name) for other in material.architectures[1:]]
+    near = apart.count(False)
+    if near:
+        flattered += f", and the seeds do not tell it apart from {near} of the {count - 1} others"
+    return f"{flattered}; train it again with fresh seeds before you rely on it."
 
 
 def _trade_off(material: Material) -> str:

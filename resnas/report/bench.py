@@ -11,11 +11,8 @@ import plotly.graph_objects as go
 from plotly.offline import get_plotlyjs
 
 from resnas.atomic import write_text
-from resnas.report.style import axis, family_marks, layout
+from resnas.report.style import DASHES, axis, family_marks, layout
 from resnas.report.stylesheet import STYLESHEET
-
-DASHES = ["solid", "dash", "dot", "dashdot"]
-"""By width, tokens and threads."""
 
 
 def ratio_figure(rows: Sequence[dict[str, Any]]) -> go.Figure:

@@ -10,11 +10,14 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from html import escape
 from typing import Any
 
 from optuna.trial import FrozenTrial
 
-from resnas.comparison import Row, Trained, comparable, trained
+from resnas.architecture import Stack
+from resnas.comparison import Row, Trained, comparable, finite, trained
+from resnas.report.confirmations import Confirmation, read_confirmations
 from resnas.results import METRICS, Direction, completed, table
 from resnas.search.opening import trial_folder
 from resnas.study import Study
@@ -60,6 +63,11 @@ class Material:
         return sorted({str(row["family"]) for row in self.rows}, key=lambda name: (name != BASELINE_FAMILY, name))
 
     @cached_property
+    def varied_stack(self) -> list[str]:
+        """Options of the stack that differ between the architectures, which their labels do not tell."""
+        return [name for name in Stack.model_fields if len({one.property(name) for one in self.architectures}) > 1]
+
+    @cached_property
     def results(self) -> dict[int, dict[str, Any]]:
         """The result of each complete, comparable trial that still has its file."""
         files = {row["number"]: trial_folder(self.study, row["number"]) / "result.json" for row in self.compared}
@@ -72,6 +80,21 @@ class Material:
         return {number: measured for number, measured in found.items() if measured}
 
     @cached_property
+    def confirmations(self) -> list[Confirmation]:
+        """What paired runs with fresh seeds said of the ranking's claims."""
+        return read_confirmations(self.study.results_folder)
+
+    @cached_property
+    def _durations_s(self) -> dict[int, float]:
+        lasted = {trial.number: trial.duration for trial in self.trials}
+        return {number: duration.total_seconds() for number, duration in lasted.items() if duration is not None}
+
+    def trial_time_s(self, row: Row) -> float:
+        """Return the seconds that a trial trained; where that was not recorded (it failed), those that it ran."""
+        recorded = finite([row.get("train_time_s")])
+        return recorded[0] if recorded else self._durations_s.get(row["number"], 0.0)
+
+    @cached_property
     def environment(self) -> dict[str, Any]:
         """Versions, baselines and the like; without a file of the search, the versions of a trial that has them."""
         found = _read_json(self.study.results_folder / "environment.json")
@@ -82,6 +105,11 @@ class Material:
 def unit(name: str) -> str:
     """Return the unit of a metric; empty for those that only a task knows."""
     return METRICS[name].unit if name in METRICS else ""
+
+
+def titled(name: str) -> str:
+    """Return a metric with its unit, as an axis says it."""
+    return f"{escape(name)} ({unit(name)})" if unit(name) else escape(name)
 
 
 def _last_measurement(result: dict[str, Any]) -> dict[str, Any]:

@@ -1,10 +1,13 @@
-"""The page: sections in reading order, plotly and stylesheet inlined, nothing loaded from anywhere."""
+"""The page: the question, the answer and the sections in reading order; plotly and stylesheet inlined, nothing loaded
+from anywhere.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from datetime import datetime
 from html import escape
+from itertools import groupby
 from pathlib import Path
 
 import plotly.io
@@ -13,32 +16,39 @@ from plotly.offline import get_plotlyjs
 
 from resnas.atomic import write_text
 from resnas.ranking import Ranking
-from resnas.report import provenance, sections, tables
 from resnas.report.answer import QUESTION, answer
-from resnas.report.figures import ReportFigure
+from resnas.report.exhibit import Exhibit, ReportFigure, ReportTable, Section, write_rows
 from resnas.report.material import Material
+from resnas.report.sections import contents
 from resnas.report.stylesheet import SCRIPT, STYLESHEET
-from resnas.report.words import GLOSSARY
-from resnas.results import METRICS
 from resnas.study import Study
 
+BEHIND_THE_ANSWER = ("architectures", "best-against-rival", "rankings", "confirmations")
+"""The exhibits whose files hold the numbers of the answer."""
 CONFIG = {"displaylogo": False, "displayModeBar": False, "responsive": True, "scrollZoom": False}
 
 
 def write_report(study: Study, trials: Sequence[FrozenTrial], rankings: Sequence[Ranking]) -> Path:
-    """Write `report.html` into the results folder, whole or not at all, and return its path."""
+    """Write `report.html` and the CSV files that it names into the results folder; return the path of the page.
+
+    Each file is written whole or not at all, the page last, so that it never names a file that is not there.
+    """
+    material = Material(study, trials)
+    sections = contents(material, rankings)
+    write_rows((exhibit for section in sections for exhibit in section.exhibits), study.results_folder)
     path = study.results_folder / "report.html"
-    write_text(path, html(Material(study, trials), rankings))
+    write_text(path, html(material, rankings, sections))
     return path
 
 
 def note(study: Study, trials: Sequence[FrozenTrial], rankings: Sequence[Ranking]) -> str:
     """Return the answer and how to read the dashboard, as Markdown."""
-    found = answer(Material(study, trials))
-    ranked = "\n".join(f"- {_markdown(ranking.sentence())}" for ranking in rankings)
+    material = Material(study, trials)
+    found = answer(material)
+    said = "\n".join(f"- {_markdown(sentence)}" for sentence in _verdicts(material, rankings))
     return (
         f"## {_markdown(study.name)}\n\n{QUESTION}\n\n**{_markdown(found.finding)}** "
-        f"{_markdown(found.certainty)}\n\n{ranked}\n\n### How to read this\n\n- Our figures stand on the first page, "
+        f"{_markdown(found.certainty)}\n\n{said}\n\n### How to read this\n\n- Our figures stand on the first page, "
         "under the dashboard’s own. The importances that the dashboard draws itself are Optuna’s: they divide 100 % "
         "between the parameters even where all is noise, so rely on the verdicts above.\n- `dilution` alone can be "
         "gamed: a chain that forgets everything has newest share 1. Read it beside `effective_depth` and "
@@ -46,135 +56,72 @@ def note(study: Study, trials: Sequence[FrozenTrial], rankings: Sequence[Ranking
     )
 
 
-def html(material: Material, rankings: Sequence[Ranking]) -> str:
-    """Return the whole page."""
-    name = escape(material.study.name)
-    parts = [
-        ("answer", "", _header(material, rankings)),
-        ("architectures", "Best architectures", _architectures(material)),
-        ("families", "Families", _families(material)),
-        ("properties", "What the properties do", _properties(rankings)),
-        ("depth", "Dilution over depth", _over_depth(material)),
-        ("mixing", "Who reads from whom", _mixing(material)),
-        ("disagreement", "Where dilution misleads", _disagreement(material)),
-        (
-            "search",
-            "How the search went",
-            _figures(sections.over_trials(material)) or _nothing("No trial was completed."),
-        ),
-        ("failures", "Failures", tables.failures(material)),
-        ("provenance", "How this was obtained", _definitions(provenance.facts(material))),
-        ("glossary", "Glossary", _definitions(_glossary())),
+def _verdicts(material: Material, rankings: Sequence[Ranking]) -> list[str]:
+    """Return what the rankings say, and what was confirmed of it."""
+    return [
+        *(one.sentence() for one in rankings),
+        *(f"Put to the test: {one.sentence}" for one in material.confirmations),
     ]
-    header, *body = parts
-    links = "".join(f'<a href="#{key}">{title}</a>' for key, title, _ in body)
-    inner = "".join(f'<section id="{key}"><h2>{title}</h2>{content}</section>' for key, title, content in body)
+
+
+def html(material: Material, rankings: Sequence[Ranking], sections: Sequence[Section] | None = None) -> str:
+    """Return the whole page, of its sections where they are made already."""
+    name = escape(material.study.name)
+    body = contents(material, rankings) if sections is None else sections
+    links = "".join(f'<a href="#{one.id}">{one.title}</a>' for one in body)
+    inner = "".join(f'<section id="{one.id}"><h2>{one.title}</h2>{"".join(_parts(one))}</section>' for one in body)
     return (
         '<!DOCTYPE html><html lang="en"><head><meta charset="utf-8">'
         '<meta name="viewport" content="width=device-width, initial-scale=1">'
         f'<link rel="icon" href="data:,"><title>{name} – resnas report</title><style>{STYLESHEET}</style>'
         f"<script>{get_plotlyjs()}</script></head><body><main>"
-        f'<header id="answer">{header[2]}<nav aria-label="Contents">{links}</nav></header>{inner}'
-        f'<footer class="small">Written by resnas from the trials of the study {name}.</footer>'
+        f'<header id="answer">{_header(material, rankings, body)}<nav aria-label="Contents">{links}</nav></header>'
+        f"{inner}"
+        f'<footer class="small">Written by resnas from the trials of the study {name}. The numbers behind each figure '
+        "and table are in the file that it names, beside this page.</footer>"
         f"</main><script>{SCRIPT}</script></body></html>"
     )
 
 
-def _header(material: Material, rankings: Sequence[Ranking]) -> str:
+def _header(material: Material, rankings: Sequence[Ranking], sections: Sequence[Section]) -> str:
     found = answer(material)
-    sentences = "".join(f"<li>{escape(ranking.sentence())}</li>" for ranking in rankings)
+    sentences = "".join(f"<li>{escape(sentence)}</li>" for sentence in _verdicts(material, rankings))
+    said = f"<ul>{sentences}</ul>" if sentences else ""
+    behind = [one for section in sections for one in section.exhibits if one.id in BEHIND_THE_ANSWER]
+    links = ", ".join(_link(one) for one in behind)
+    numbers = f'<p class="small">Its numbers: {links}</p>' if links else ""
     written = datetime.now().strftime("%Y-%m-%d %H:%M")
     return (
         f'<p class="kicker">resnas report · {written}</p><h1>{escape(material.study.name)}</h1>'
         f'<p class="question">{QUESTION}</p><div class="answer"><p class="finding">{escape(found.finding)}</p>'
-        f"<p>{escape(found.certainty)}</p>{f'<ul>{sentences}</ul>' if sentences else ''}</div>"
+        f"<p>{escape(found.certainty)}</p>{said}{numbers}</div>"
     )
 
 
-def _architectures(material: Material) -> str:
-    if not material.architectures:
-        return _nothing("No trial was completed.")
-    objective, direction = next(iter(material.objectives.items()))
+def _link(exhibit: Exhibit) -> str:
+    return f'<a href="{exhibit.file}">{exhibit.file}</a>'
+
+
+def _parts(section: Section) -> Iterator[str]:
+    """Yield the parts of a section; narrow figures in a row stand side by side where there is room."""
+    for is_narrow, parts in groupby(section.parts, lambda part: isinstance(part, ReportFigure) and part.narrow):
+        inner = "".join(part if isinstance(part, str) else _shown(part) for part in parts)
+        yield f'<div class="pair">{inner}</div>' if is_narrow else inner
+
+
+def _shown(exhibit: Exhibit) -> str:
+    """Return a figure or a table with its title, its caption and the file that holds its numbers."""
+    drawn = ""
+    if isinstance(exhibit, ReportFigure):
+        drawn = plotly.io.to_html(
+            exhibit.figure, CONFIG, full_html=False, include_plotlyjs=False, div_id=f"figure-{exhibit.id}"
+        )
+    elif isinstance(exhibit, ReportTable):
+        drawn = f'<div id="table-{exhibit.id}">{exhibit.html}</div>'
     return (
-        f"<p>Sorted by {escape(objective)} ({direction}); figures are means over seeds, ± is the standard deviation "
-        f"over seeds. Read dilution beside effective_depth and val_loss.</p>{tables.architectures(material)}"
+        f"<figure><h3>{escape(exhibit.title)}</h3>{drawn}"
+        f"<figcaption>{escape(exhibit.caption)} {_link(exhibit)}</figcaption></figure>"
     )
-
-
-def _families(material: Material) -> str:
-    if not material.families:
-        return _nothing("No trial has ended.")
-    text = "<p>The best of a family that was tried more often had more chances: compare the medians as well.</p>"
-    return text + tables.families(material)
-
-
-def _properties(rankings: Sequence[Ranking]) -> str:
-    if not rankings:
-        return _nothing("No ranking was made.")
-    parts = []
-    for ranking in rankings:
-        parts.append(f"<h3>{escape(ranking.target)}</h3>")
-        if ranking.reliable:
-            parts.append(f"<p>{escape(ranking.sentence())}</p>{_figures(sections.ranking([ranking]), 'pair')}")
-            parts.append(tables.effects(ranking))
-        else:
-            parts.append(f'<p class="refusal">{escape(ranking.sentence())}</p>')
-    return "".join(parts)
-
-
-def _over_depth(material: Material) -> str:
-    return _figures(sections.over_depth(material)) or _nothing("No complete trial has its measurements over depth.")
-
-
-def _mixing(material: Material) -> str:
-    drawn = _figures(sections.who_reads_whom(material), "pair")
-    if not drawn:
-        return _nothing("No complete trial has its depth-mixing matrix.")
-    return (
-        "<p>The depth-mixing matrix of the best architecture of each family, after training: a row is a read, a "
-        "column is a source. Colour is the mean size of a weight over the even split of its read, so neutral means "
-        "“no preference”, blue “read more than others”, orange “read less”; a blank cell is not read. The sign of a "
-        "weight is not shown.</p>" + drawn
-    )
-
-
-def _disagreement(material: Material) -> str:
-    return (
-        "<p>Dilution alone can be gamed: a chain that forgets everything but the newest source has newest share 1, "
-        "and so no "
-        "dilution at all.</p>" + tables.gamed(material) + _figures(sections.loss_against_dilution(material))
-    )
-
-
-def _figures(drawn: Sequence[ReportFigure], kind: str = "") -> str:
-    """Return figures with title and caption; those of kind `pair` stand side by side where there is room."""
-    inner = "".join(
-        f"<figure><h3>{escape(one.title)}</h3>"
-        + plotly.io.to_html(one.figure, CONFIG, full_html=False, include_plotlyjs=False, div_id=f"figure-{one.id}")
-        + f"<figcaption>{escape(one.caption)}</figcaption></figure>"
-        for one in drawn
-    )
-    return f'<div class="{kind}">{inner}</div>' if kind and inner else inner
-
-
-def _definitions(words: dict[str, str]) -> str:
-    return (
-        "<dl>"
-        + "".join(f"<dt>{tables.breakable(escape(word))}</dt><dd>{escape(text)}</dd>" for word, text in words.items())
-        + "</dl>"
-    )
-
-
-def _glossary() -> dict[str, str]:
-    metrics = {
-        name: f"{metric.meaning[0].upper()}{metric.meaning[1:]} ({metric.unit}; {metric.direction})."
-        for name, metric in METRICS.items()
-    }
-    return {**GLOSSARY, **metrics}
-
-
-def _nothing(sentence: str) -> str:
-    return f'<p class="refusal">{sentence}</p>'
 
 
 def _markdown(text: str) -> str:

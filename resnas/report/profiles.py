@@ -10,10 +10,14 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from resnas.report.material import Material, Trained
+from resnas.comparison import Trained
+from resnas.evidence import mean_interval
+from resnas.report.material import Material
 
 LOW_PERCENT, HIGH_PERCENT = 5, 95
 """A band holds the middle 90 % of the architectures."""
+SMALLEST = 1e-9
+"""A share below this counts as this where logarithms are taken."""
 
 
 @dataclass(frozen=True)
@@ -25,9 +29,11 @@ class Band:
         depth: layers.
         n: architectures.
         positions: number of the read or sublayer.
-        mean: over architectures (each the mean of its seeds), per position.
+        mean: over architectures (each the mean of its seeds), per position; geometric for a logarithmic axis.
         low: 5th percentile over architectures, per position.
         high: 95th percentile over architectures, per position.
+        mean_low: lower end of the 90 % interval of the mean (Student's), per position; None of a single architecture.
+        mean_high: its upper end.
     """
 
     family: str
@@ -37,9 +43,25 @@ class Band:
     mean: list[float]
     low: list[float]
     high: list[float]
+    mean_low: list[float] | None
+    mean_high: list[float] | None
+
+    def to_rows(self, position: str) -> list[dict[str, object]]:
+        """Return one row per position (named so), for a file."""
+        unknown = [None] * len(self.positions)
+        columns = {
+            position: self.positions,
+            "mean": self.mean,
+            "mean_low": self.mean_low or unknown,
+            "mean_high": self.mean_high or unknown,
+            "percentile_5": self.low,
+            "percentile_95": self.high,
+        }
+        shared = {"family": self.family, "depth": self.depth, "architectures": self.n}
+        return [shared | dict(zip(columns, values, strict=True)) for values in zip(*columns.values(), strict=True)]
 
 
-def bands(material: Material, profile: str, first: int) -> list[Band]:
+def bands(material: Material, profile: str, first: int, *, logarithmic: bool = False) -> list[Band]:
     """Return the bands of a profile whose first value belongs to read or sublayer `first`, by family and depth."""
     groups: dict[tuple[str, int], list[NDArray[np.float64]]] = defaultdict(list)
     for one in material.architectures:
@@ -47,25 +69,42 @@ def bands(material: Material, profile: str, first: int) -> list[Band]:
         if values is not None:
             groups[one.family, one.depth].append(values)
     ordered = sorted(groups.items(), key=lambda item: (material.families.index(item[0][0]), item[0][1]))
-    return [band(family, depth, profiles, first) for (family, depth), profiles in ordered]
+    return [band(family, depth, profiles, first, logarithmic=logarithmic) for (family, depth), profiles in ordered]
 
 
-def band(family: str, depth: int, profiles: Sequence[NDArray[np.float64]], first: int) -> Band:
-    """Summarise profiles of equal length, one per architecture."""
+def band(
+    family: str, depth: int, profiles: Sequence[NDArray[np.float64]], first: int, *, logarithmic: bool = False
+) -> Band:
+    """Summarise profiles of equal length, one per architecture; `logarithmic`: by geometric means, whose interval is
+    that of the mean of logarithms."""
     stacked = np.stack(profiles)
+    scaled = np.log(np.maximum(stacked, SMALLEST)) if logarithmic else stacked
+    back = np.exp if logarithmic else np.asarray
     low, high = np.percentile(stacked, [LOW_PERCENT, HIGH_PERCENT], axis=0)
-    positions = list(range(first, first + stacked.shape[1]))
-    return Band(family, depth, len(stacked), positions, stacked.mean(axis=0).tolist(), low.tolist(), high.tolist())
+    intervals = [mean_interval(column) for column in scaled.T.tolist()]
+    known = [one for one in intervals if one is not None]
+    return Band(
+        family=family,
+        depth=depth,
+        n=len(stacked),
+        positions=list(range(first, first + stacked.shape[1])),
+        mean=back(scaled.mean(axis=0)).tolist(),
+        low=low.tolist(),
+        high=high.tolist(),
+        mean_low=back([one.low for one in known]).tolist() or None,
+        mean_high=back([one.high for one in known]).tolist() or None,
+    )
 
 
-def best_matrices(material: Material) -> list[tuple[Trained, list[list[float]]]]:
-    """Return, per family, the best architecture that was measured, and its depth-mixing matrix (its first seed)."""
-    found: dict[str, tuple[Trained, list[list[float]]]] = {}
+def best_matrices(material: Material) -> list[tuple[Trained, int, list[list[float]]]]:
+    """Return, per family, the best architecture that was measured, the number of its first measured trial, and the
+    depth-mixing matrix of that."""
+    found: dict[str, tuple[Trained, int, list[list[float]]]] = {}
     for one in material.architectures:
         for row in one.rows:
             matrix = material.measurements.get(row["number"], {}).get("matrix")
             if matrix and one.family not in found:
-                found[one.family] = (one, matrix)
+                found[one.family] = (one, row["number"], matrix)
     return [found[family] for family in material.families if family in found]
 
 

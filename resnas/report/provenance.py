@@ -20,7 +20,7 @@ def facts(material: Material) -> dict[str, str]:
     study, search = material.study, material.study.search
     seeds = {row["seed"] for row in material.rows}
     found = {
-        "Study file": str(study.path),
+        "Study file": study.path.name,
         "Search space": study.space,
         "Task": f"{study.task_name}: {_options(study.task.model_dump(mode='json'))}",
         "Data (sha256)": _data(material),

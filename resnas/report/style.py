@@ -6,10 +6,12 @@ Backgrounds are transparent and lines are mid-grey, so that a figure fits a ligh
 
 from __future__ import annotations
 
+import statistics
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from resnas.ranking import CONSTANT, NOT_SEPARABLE, SUGGESTIVE, SUPPORTED
+from resnas.report.confirmations import BETTER, CONFIRMED, REFUTED, UNDECIDED, WORSE
 
 
 class Mark(NamedTuple):
@@ -34,9 +36,23 @@ VERDICTS = {
     NOT_SEPARABLE: Mark("#8b9099", "circle-open"),
     CONSTANT: Mark("#8b9099", "line-ns-open"),
 }
+OUTCOMES = {
+    CONFIRMED: Mark("#0072b2", "circle"),
+    BETTER: Mark("#0072b2", "circle"),
+    REFUTED: Mark("#d55e00", "x"),
+    WORSE: Mark("#d55e00", "x"),
+    UNDECIDED: Mark("#8b9099", "circle-open"),
+}
+DASHES = ("solid", "dash", "dot", "dashdot")
 GREY = "#8b9099"
 GRID = "rgba(128,134,145,0.22)"
 HEIGHT_PX = 400
+FEWEST_FOR_RANGE = 8
+"""Values, from which on some can be told to lie far away."""
+OUTLYING = 3.0
+"""Interquartile ranges."""
+RANGE_MARGIN = 0.06
+"""Of what is shown, on either side."""
 FONT = "ui-sans-serif, system-ui, -apple-system, 'Segoe UI', Roboto, 'Helvetica Neue', Arial, sans-serif"
 
 DIVERGING = [[0.0, "#d55e00"], [0.25, "#f0b98d"], [0.5, "#eeece6"], [0.75, "#7db3d5"], [1.0, "#00619a"]]
@@ -70,6 +86,7 @@ def layout(height: int = HEIGHT_PX, **more: Any) -> dict[str, Any]:
             "y": 1.03,
             "yanchor": "bottom",
             "font": {"size": 12},
+            "tracegroupgap": 0,
         },
         "hoverlabel": {"font": {"family": FONT, "size": 12}},
         "hovermode": "closest",
@@ -90,3 +107,15 @@ def axis(title: str, **more: Any) -> dict[str, Any]:
         "tickcolor": GRID,
     }
     return shared | more
+
+
+def near(values: Sequence[float]) -> list[float] | None:
+    """Return the range of an axis that shows all values but those three interquartile ranges away from the middle
+    half; None for what the axis does by itself."""
+    if len(values) < FEWEST_FOR_RANGE:
+        return None
+    first, _, third = statistics.quantiles(values, n=4)
+    low, high = first - OUTLYING * (third - first), third + OUTLYING * (third - first)
+    kept = [value for value in values if low <= value <= high]
+    margin = RANGE_MARGIN * (max(kept) - min(kept))
+    return [min(kept) - margin, max(kept) + margin] if margin else None

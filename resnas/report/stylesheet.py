@@ -66,7 +66,7 @@ dt { font-weight: 600; overflow-wrap: anywhere; }
 dd { margin: 0; }
 .js-plotly-plot text { user-select: text !important; -webkit-user-select: text !important; }
 .js-plotly-plot .main-svg :not(.hoverlayer) > .hovertext text { fill: inherit; }
-.xtick text, .ytick text, .g-xtitle text, .g-ytitle text, .legendtext, .colorbar text { fill: var(--soft) !important; }
+.xtick text, .ytick text, .g-xtitle text, .g-ytitle text, .legendtext, .colorbar text, .annotation-text { fill: var(--soft) !important; }
 footer { margin-top: 4rem; }
 @media (max-width: 40rem) {
   body { font-size: 16px; } main { padding: 2rem 1.1rem 3rem; } h1 { font-size: 1.65rem; } h2 { margin-top: 3rem; }
@@ -84,9 +84,16 @@ footer { margin-top: 4rem; }
 
 SCRIPT = """
 function drawn() { return Array.from(document.querySelectorAll('.js-plotly-plot')); }
-addEventListener('load', () => drawn().forEach(plot => Plotly.Plots.resize(plot)));
+function fit(plot) {
+  const entries = plot.data.filter(trace => trace.name && trace.showlegend !== false).length;
+  const needed = document.documentElement.clientWidth < 480 && entries > 4 ? 80 + 40 * entries : 0;
+  if (needed <= plot.layout.height) return Plotly.Plots.resize(plot);
+  plot.style.height = needed + 'px';
+  Plotly.relayout(plot, {height: needed}); }
+addEventListener('load', () => drawn().forEach(fit));
 addEventListener('beforeprint', () => drawn().forEach(plot =>
   Plotly.relayout(plot, {width: plot.closest('.pair') ? 330 : 660})));
 addEventListener('afterprint', () => drawn().forEach(plot => Plotly.relayout(plot, {width: null, autosize: true})));
 """
-"""Figures take the width that is there once the whole page stands; a printed page is narrower."""
+"""Figures take the width that is there once the whole page stands, and on a phone the height that their legend needs,
+an entry a line; a printed page is narrower."""

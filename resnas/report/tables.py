@@ -1,30 +1,61 @@
-"""The tables of the report as HTML. Every text that comes from a user is escaped here."""
+"""How a table is written in HTML, and the table of a ranking. Every text that comes from a user is escaped here."""
 
 from __future__ import annotations
 
-import statistics
-from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from html import escape
 
-from resnas.architecture import Stack
-from resnas.comparison import Trained, finite, pareto_front, sign
 from resnas.ranking import CONSTANT, SUGGESTIVE, SUPPORTED, PropertyEffect, Ranking
-from resnas.report.answer import disagreements
-from resnas.report.material import BASELINE_FAMILY, Material
-from resnas.report.style import family_marks
-from resnas.report.words import MISSING, joined, number
-from resnas.results import COUNTED
-
-MOST_ARCHITECTURES = 10
-BESIDE = ("val_loss", "dilution", "effective_depth", "late_share")
-"""Metrics that stand in the table of architectures beside the objectives."""
-
-DIGITS = {"dilution": 3, "effective_depth": 3, "late_share": 3}
-"""Significant digits; all else is written with four."""
+from resnas.report.exhibit import ReportTable, Row
+from resnas.report.words import MISSING, number
 
 Cell = tuple[str, str]
 """HTML of a cell, and its class."""
+
+
+Value = Callable[[Row], Cell]
+"""How a cell is made of a row."""
+
+Column = tuple[str, Value]
+"""What a column is called, and its cells."""
+
+
+def made_of(
+    rows: Sequence[Row], columns: Sequence[Column], *, id: str, title: str, caption: str, most: int | None = None
+) -> ReportTable:
+    """Return a table of rows, of which at most the first `most` are shown."""
+    body = [[cell(row) for _, cell in columns] for row in rows[:most]]
+    return ReportTable(id, title, caption, rows, table(title, [escape(name) for name, _ in columns], body))
+
+
+def text_of(name: str) -> Value:
+    """Return a cell of the text in a column of the row."""
+    return lambda row: words(MISSING if row[name] is None else row[name])
+
+
+def code_of(name: str) -> Value:
+    """Return a cell of the name or key in a column of the row."""
+    return lambda row: (f"<code>{breakable(escape(str(row[name])))}</code>", "")
+
+
+def number_of(name: str, digits: int = 4) -> Value:
+    """Return a cell of the number in a column of the row."""
+    return lambda row: figure_of(row[name], digits)
+
+
+def interval_of(name: str, digits: int = 3) -> Value:
+    """Return a cell of the columns `name`, `name_low` and `name_high` of the row."""
+    return lambda row: _interval(row[name], row[f"{name}_low"], row[f"{name}_high"], digits)
+
+
+def spread_of(name: str, digits: int = 4) -> Value:
+    """Return a cell of a mean and its standard deviation `name_sd`, unless that is 0 or of one seed."""
+
+    def cell(row: Row) -> Cell:
+        spread = "" if not row[f"{name}_sd"] else f" ± {number(row[f'{name}_sd'], 2)}"
+        return escape(number(row[name], digits) + spread), "number"
+
+    return cell
 
 
 def table(caption: str, header: Sequence[str], rows: Sequence[Sequence[Cell]]) -> str:
@@ -61,84 +92,6 @@ def words(text: object) -> Cell:
 def figure_of(value: object, digits: int = 4) -> Cell:
     """Return a cell of a number."""
     return escape(number(value, digits)), "number"
-
-
-def architectures(material: Material) -> str:
-    """Return the table of the best architectures, with the best of the baseline family in any case."""
-    best = material.architectures[:MOST_ARCHITECTURES]
-    baseline = next((one for one in material.architectures if one.family == BASELINE_FAMILY), None)
-    chosen = [*best, *([baseline] if baseline and baseline not in best else [])]
-    front = {one.key for one in pareto_front(material.architectures, material.objectives)}
-    metrics = list(dict.fromkeys([*material.objectives, *BESIDE]))
-    varied = varied_stack(material)
-    header = [
-        "",
-        "architecture",
-        *metrics,
-        *varied,
-        "learning rate",
-        "mixing multiplier",
-        "parameters",
-        "seeds",
-        "trials",
-        "key",
-    ]
-    marks = family_marks(material.families)
-    rows = []
-    for one in chosen:
-        rank = number(material.architectures.index(one) + 1)
-        options = one.label.removeprefix(one.family).strip(" ()")
-        label = named(one.family, marks[one.family].colour, escape(options))
-        if one.key in front and len(material.objectives) > 1:
-            label += '<br><span class="tag">Pareto front</span>'
-        if one.beyond:
-            label += f'<br><span class="tag">beyond {escape(joined(list(one.beyond)))}</span>'
-        if one is baseline:
-            label += '<br><span class="tag">best of the baseline family</span>'
-        rows.append(
-            [
-                (rank, "number"),
-                (label, "name"),
-                *[_with_spread(one, name) for name in metrics],
-                *[figure_of(one.property(name)) for name in varied],
-                figure_of(one.property("learning_rate"), 3),
-                figure_of(one.property("mixing_lr_multiplier"), 3),
-                figure_of(one.property("parameters")),
-                figure_of(len(one.rows)),
-                words(", ".join(str(row["number"]) for row in one.rows)),
-                (f"<code>{escape(one.key)}</code>", ""),
-            ]
-        )
-    return table("Best architectures", [escape(name) for name in header], rows)
-
-
-def varied_stack(material: Material) -> list[str]:
-    """Return the options of the stack that differ between the architectures, which their labels do not tell."""
-    return [name for name in Stack.model_fields if len({one.property(name) for one in material.architectures}) > 1]
-
-
-def _with_spread(one: Trained, name: str) -> Cell:
-    spread = one.deviation(name)
-    text = number(one.mean(name), DIGITS.get(name, 4)) + (f" ± {number(spread, 2)}" if spread is not None else "")
-    return escape(text), "number"
-
-
-def families(material: Material) -> str:
-    """Return the table of families: trials by ending, best and median of the first objective."""
-    name, direction = next(iter(material.objectives.items()))
-    marks = family_marks(material.families)
-    rows = []
-    for family in material.families:
-        endings = Counter(str(row["ending"]) for row in material.rows if row["family"] == family)
-        trained = [one for one in material.architectures if one.family == family]
-        means = finite(one.mean(name) for one in trained)
-        best = min(means, key=lambda value: sign(direction) * value) if means else None
-        label = named(family, marks[family].colour)
-        counts = [figure_of(endings[ending]) for ending in COUNTED]
-        middle = statistics.median(means) if means else None
-        rows.append([(label, "name"), *counts, figure_of(len(trained)), figure_of(best), figure_of(middle)])
-    header = ["family", *COUNTED, "architectures", f"best {escape(name)}", f"median {escape(name)}"]
-    return table("Families", header, rows)
 
 
 def effects(ranking: Ranking) -> str:
@@ -179,52 +132,10 @@ def _partners(effect: PropertyEffect, leader: str | None) -> str:
     return f'<br><span class="small">moved together with {escape(", ".join(partners))}</span>'
 
 
-def _interval(value: float | None, low: float | None, high: float | None) -> Cell:
+def _interval(value: float | None, low: float | None, high: float | None, digits: int = 3) -> Cell:
     if value is None:
         return MISSING, "number"
     if low is None or high is None:
-        return number(value, 3), "number"
-    return f'{number(value, 3)}<br><span class="small">{number(low, 3)} to {number(high, 3)}</span>', "number"
-
-
-def gamed(material: Material) -> str:
-    """Return the list of architectures that dilution praises and another metric does not."""
-    found = disagreements(material)
-    if not found:
-        return (
-            "<p>Here, no architecture is in the best third by dilution and in the worst third by effective_depth or "
-            "val_loss.</p>"
-        )
-    items = "".join(
-        f"<li>{escape(one.trained.label)} <code>{escape(one.trained.key)}</code>: {escape(one.sentence)}.</li>"
-        for one in found[:MOST_ARCHITECTURES]
-    )
-    more = len(found) - MOST_ARCHITECTURES
-    rest = f"<p>And {more} more.</p>" if more > 0 else ""
-    text = "<p>These architectures are in the best third by dilution and in the worst third by another metric:</p>"
-    return f"{text}<ul>{items}</ul>{rest}"
-
-
-def failures(material: Material) -> str:
-    """Return the table of reasons for which trials failed or were pruned."""
-    reasons = Counter(
-        (str(row["ending"]), _cause(str(row["reason"]))) for row in material.rows if row["ending"] != "complete"
-    )
-    if not reasons:
-        return "<p>Every trial that ended was completed.</p>"
-    rows = []
-    for (ending, reason), count in reasons.most_common():
-        numbers = [
-            str(row["number"])
-            for row in material.rows
-            if row["ending"] == ending and _cause(str(row["reason"])) == reason
-        ]
-        shown = ", ".join(numbers[:8]) + (", …" if len(numbers) > 8 else "")
-        rows.append([words(ending), words(reason or "no reason was recorded"), figure_of(count), words(shown)])
-    return table("Failures", ["ending", "reason", "trials", "numbers"], rows)
-
-
-def _cause(reason: str) -> str:
-    """Return the first line of a reason, shortened."""
-    line = reason.strip().split("\n")[0]
-    return line if len(line) <= 200 else line[:199] + "…"
+        return number(value, digits), "number"
+    ends = f"{number(low, digits)} to {number(high, digits)}"
+    return f'{number(value, digits)}<br><span class="small">{ends}</span>', "number"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from html import escape
 from typing import Any
 
 GLOSSARY = {
@@ -57,3 +58,8 @@ def counted(count: int, noun: str) -> str:
 def joined(words: list[str]) -> str:
     """Join words: `a, b and c`."""
     return words[0] if len(words) == 1 else f"{', '.join(words[:-1])} and {words[-1]}" if words else ""
+
+
+def nothing(sentence: str) -> str:
+    """Return a paragraph that says why something is not there."""
+    return f'<p class="refusal">{escape(sentence)}</p>'

@@ -1,41 +1,32 @@
-"""Figures over depth and over trials. Each is a plotly figure made of plain data; tables and words are elsewhere."""
+"""Figures over depth: profiles of families, and depth-mixing matrices. Each is made of plain data."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
 from html import escape
-from itertools import accumulate
-from typing import NamedTuple
 
 import plotly.graph_objects as go
 
-from resnas.comparison import Trained, pareto_front, sign
-from resnas.report.material import unit
 from resnas.report.profiles import Band, against_even
-from resnas.report.style import DIVERGING, GREY, HEIGHT_PX, Mark, axis, family_marks, layout, translucent
+from resnas.report.style import DASHES, DIVERGING, GREY, HEIGHT_PX, Mark, axis, family_marks, layout, translucent
 from resnas.report.words import number
-from resnas.results import Direction
 
-SEARCHED = "chosen by the search"
-DASHES = ("solid", "dash", "dot", "dashdot")
 MOST_DRAWN_AT_ONCE = 4
 """Bands; further depths start hidden and are switched on in the legend."""
-
-
-class ReportFigure(NamedTuple):
-    """A figure with a lasting id (valid in HTML), a title, and a caption that says how to read it."""
-
-    id: str
-    title: str
-    caption: str
-    figure: go.Figure
+LEGEND_ROW_PX = 10
+FEWEST_FOR_BARS = 3
+"""Architectures; the interval of two is so wide that it hides all else, and stands in the file only."""
+MOST_DECADES = 3.0
+"""Of a logarithmic axis, down from the largest value."""
+REFERENCE = "equal-norm PreNorm, 1/l"
 
 
 def profile_figure(
     bands: Sequence[Band], x_title: str, y_title: str, *, logarithmic: bool = False, reference: bool = False
 ) -> go.Figure:
-    """Draw profiles over depth: a line for the mean, a band for the middle 90 % of architectures.
+    """Draw profiles over depth: a line for the mean with bars for its 90 % interval, a band for the
+    middle 90 % of architectures.
 
     Args:
         bands: one per family and depth.
@@ -44,7 +35,7 @@ def profile_figure(
         logarithmic: both axes.
         reference: draw 1/l, the newest share of an equal-norm PreNorm stream.
     """
-    figure = go.Figure(layout=layout())
+    figure = go.Figure(layout=layout(HEIGHT_PX + LEGEND_ROW_PX * len(bands)))
     marks = family_marks(list(dict.fromkeys(band.family for band in bands)))
     depths = sorted({band.depth for band in bands})
     shown = _depth_of_most(bands) if len(bands) > MOST_DRAWN_AT_ONCE else None
@@ -59,7 +50,7 @@ def profile_figure(
             y=[1 / position for position in positions],
             mode="lines",
             line={"color": GREY, "dash": "dot", "width": 2},
-            name="equal-norm PreNorm, 1/l",
+            name=REFERENCE,
             hovertemplate="1/%{x} = %{y:.3f}<extra></extra>",
         )
     means = [value for band in bands for value in band.mean if value > 0]
@@ -74,7 +65,8 @@ def _logarithmic(values: Sequence[float], margin: float) -> dict[str, object]:
     """Return a logarithmic axis that shows the positive values given, with ticks at 1, 2 and 5 times powers of ten."""
     if not values:
         return {"type": "log"}
-    low, high = min(values) / margin, max(values) * margin
+    high = max(values) * margin
+    low = max(min(values) / margin, high / 10**MOST_DECADES)
     decades = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
     ticks = [float(f"{digit}e{decade}") for decade in decades for digit in (1, 2, 5)]
     shown = [tick for tick in ticks if low <= tick <= high]
@@ -95,6 +87,7 @@ def _add_band(figure: go.Figure, band: Band, mark: Mark, dash: str, visible: boo
         y=[*band.high, *reversed(band.low)],
         fill="toself",
         fillcolor=translucent(mark.colour, 0.14),
+        mode="lines",
         line={"width": 0},
         hoverinfo="skip",
         showlegend=False,
@@ -107,11 +100,21 @@ def _add_band(figure: go.Figure, band: Band, mark: Mark, dash: str, visible: boo
         mode="lines+markers",
         line={"color": mark.colour, "width": 2, "dash": dash},
         marker={"symbol": mark.symbol, "size": 7, "color": mark.colour},
+        error_y=_bars(band, mark.colour),
         name=name,
         legendgroup=group,
         visible=visible,
         hovertemplate=f"{name}<br>%{{x}}: %{{y:.3g}}<extra></extra>",
     )
+
+
+def _bars(band: Band, colour: str) -> dict[str, object] | None:
+    """Return bars from end to end of the interval of the mean."""
+    if band.mean_low is None or band.mean_high is None or band.n < FEWEST_FOR_BARS:
+        return None
+    above = [high - mean for high, mean in zip(band.mean_high, band.mean, strict=True)]
+    below = [mean - low for low, mean in zip(band.mean_low, band.mean, strict=True)]
+    return {"array": above, "arrayminus": below, "symmetric": False, "color": colour, "thickness": 1.5, "width": 3}
 
 
 def matrix_figure(matrix: Sequence[Sequence[float]]) -> go.Figure:
@@ -148,85 +151,3 @@ def matrix_figure(matrix: Sequence[Sequence[float]]) -> go.Figure:
         axis("read", showgrid=False, autorange="reversed", scaleanchor="x", constrain="domain", constraintoward="top")
     )
     return figure
-
-
-def scatter_figure(
-    architectures: Sequence[Trained], x_name: str, y_name: str, objectives: dict[str, Direction] | None = None
-) -> go.Figure:
-    """Draw every trial by two metrics, coloured by family; with objectives, the Pareto front is ringed."""
-    figure = go.Figure(layout=layout(HEIGHT_PX + 20))
-    marks = family_marks(list(dict.fromkeys(one.family for one in architectures)))
-    for family, mark in marks.items():
-        rows = [row for one in architectures if one.family == family for row in one.rows]
-        figure.add_scatter(
-            x=[row.get(x_name) for row in rows],
-            y=[row.get(y_name) for row in rows],
-            mode="markers",
-            name=f"{escape(family)} (n = {len(rows)})",
-            marker={"color": translucent(mark.colour, 0.8), "symbol": mark.symbol, "size": 10},
-            text=[f"trial {row['number']}: {escape(str(row['label']))}" for row in rows],
-            hovertemplate=f"%{{text}}<br>{x_name} %{{x:.4g}}<br>{y_name} %{{y:.4g}}<extra></extra>",
-        )
-    if objectives:
-        _add_front(figure, pareto_front(architectures, objectives), x_name, y_name)
-    figure.update_xaxes(axis(_titled(x_name)))
-    figure.update_yaxes(axis(_titled(y_name)))
-    return figure
-
-
-def _add_front(figure: go.Figure, front: Sequence[Trained], x_name: str, y_name: str) -> None:
-    ordered = sorted(front, key=lambda one: one.mean(x_name))
-    figure.add_scatter(
-        x=[one.mean(x_name) for one in ordered],
-        y=[one.mean(y_name) for one in ordered],
-        mode="lines+markers",
-        name=f"Pareto front (n = {len(ordered)})",
-        line={"color": GREY, "width": 1, "dash": "dot"},
-        marker={"symbol": "circle-open", "size": 18, "color": "#d55e00", "line": {"width": 2}},
-        hovertemplate="Pareto front<extra></extra>",
-    )
-
-
-def best_so_far_figure(rows: Sequence[dict[str, object]], objective: str, direction: Direction) -> go.Figure:
-    """Draw each complete trial's objective and the best so far; trials drawn at random are hollow."""
-    points = [(int(str(row["number"])), _number(row.get(objective)), str(row["origin"])) for row in rows]
-    points = sorted(point for point in points if math.isfinite(point[1]))
-    figure = go.Figure(layout=layout())
-    kinds = {"random": "drawn at random", "baseline": "baseline", "grid": "of the grid", "replicate": "further seed"}
-    symbols = dict(zip(kinds.values(), ("circle-open", "x-thin-open", "square-open", "diamond-open"), strict=True))
-    for kind in (*symbols, SEARCHED):
-        chosen = [point for point in points if kinds.get(point[2], SEARCHED) == kind]
-        if chosen:
-            figure.add_scatter(
-                x=[point[0] for point in chosen],
-                y=[point[1] for point in chosen],
-                mode="markers",
-                name=f"{kind} (n = {len(chosen)})",
-                marker={"symbol": symbols.get(kind, "circle"), "size": 8, "color": GREY, "line": {"width": 1.5}},
-                hovertemplate=f"trial %{{x}}: {objective} %{{y:.4g}}<extra>{escape(kind)}</extra>",
-            )
-    figure.add_scatter(
-        x=[point[0] for point in points],
-        y=best_so_far([point[1] for point in points], direction),
-        mode="lines",
-        name="best so far",
-        line={"shape": "hv", "color": "#0072b2", "width": 2.5},
-        hovertemplate="best up to trial %{x}: %{y:.4g}<extra></extra>",
-    )
-    figure.update_xaxes(axis("trial"))
-    figure.update_yaxes(axis(_titled(objective)))
-    return figure
-
-
-def best_so_far(values: Sequence[float], direction: Direction) -> list[float]:
-    """Return the best value up to each position."""
-    better = min if sign(direction) == 1 else max
-    return list(accumulate(values, better))
-
-
-def _number(value: object) -> float:
-    return float(value) if isinstance(value, int | float) else math.nan
-
-
-def _titled(name: str) -> str:
-    return f"{escape(name)} ({unit(name)})" if unit(name) else escape(name)
