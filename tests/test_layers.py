@@ -14,7 +14,7 @@ LAYERS = [
     {"dashboard"},
     {"report"},
     {"analysis"},
-    {"search"},
+    {"search", "runs"},
     {"ranking", "executor", "files", "bench"},
     {"train"},
     {"dilution"},
