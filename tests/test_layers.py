@@ -13,7 +13,7 @@ LAYERS = [
     {"cli"},
     {"dashboard"},
     {"report"},
-    {"analysis"},
+    {"analysis", "confirm"},
     {"search", "runs"},
     {"ranking", "executor", "files", "bench"},
     {"train"},

@@ -9,6 +9,7 @@ from typing import Annotated
 
 import typer
 
+from resnas.cli.confirm_options import CONFIRM_EXAMPLES, confirm
 from resnas.cli.options import DEFAULT_STUDY, Format, Overrides, StudyFile, TableFormat, examples
 
 app = typer.Typer(
@@ -142,6 +143,9 @@ def analyze(
     from resnas.cli.showing import run_analyze
 
     run_analyze(study, list(target or []), list(overrides or []), format.value)
+
+
+app.command(epilog=examples(*CONFIRM_EXAMPLES))(confirm)
 
 
 @app.command(epilog=examples("report", "report studies/khop.yaml"))

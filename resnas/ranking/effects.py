@@ -22,6 +22,8 @@ MOST_ROWS = 40
 MOST_DONORS = 6
 """Rows that lend their values to one level; sampled where there are more."""
 NO_DIRECTION = "no clear direction"
+LOWEST, HIGHEST = "lowest with ", ", highest with "
+"""How a direction names two levels of a text."""
 TAIL = 0.1
 """Share of rows at either end of a number that are compared."""
 FEWEST_ROWS = 3
@@ -140,7 +142,14 @@ def direction(one: Property, names: Sequence[str], pair: tuple[int, int], low: f
     if one.kind == "boolean":
         return f"true {verb} {target}"
     first, second = pair if low > 0 else pair[::-1]
-    return f"lowest with {names[first]}, highest with {names[second]}"
+    return f"{LOWEST}{names[first]}{HIGHEST}{names[second]}"
+
+
+def compared_levels(direction: str) -> tuple[str, str] | None:
+    """Return the names of the lowest and the highest level that a direction in words names; None where it names
+    none."""
+    lowest, found, highest = direction.removeprefix(LOWEST).partition(HIGHEST)
+    return (lowest, highest) if found and direction.startswith(LOWEST) else None
 
 
 def effect_of(pair: tuple[int, int], means: NDArray[np.float64]) -> float:
