@@ -127,6 +127,21 @@ def test_what_no_option_makes_is_refused(material, name, before, after):
         find_change(claim(name, before, after), material)
 
 
+def test_an_architecture_beyond_a_constraint_is_no_arm(material):
+    limit = cost.parameters(material.architectures[0], SHAPE) + 100
+    space = SearchSpace.from_document(
+        parse_yaml(f"{SPACE}constraints: {{max_parameters: {limit}}}\n", "space.yaml")
+    )  # queries of full attention fit in, numbers per channel do not
+    limited = Material(material.architectures[1:2], space, SHAPE)
+    assert find_change(claim("family", "fixed", "full_depth_attention"), limited).changed.family != "fixed"
+    with pytest.raises(NotTestable):
+        find_change(claim("per_channel", None, True), limited)
+    free = Material(limited.architectures, material.space, SHAPE)
+    assert find_change(claim("per_channel", None, True), free).changed.residual.per_channel
+    with pytest.raises(NotTestable):
+        find_change(claim("depth", 2, 6), limited)
+
+
 def test_a_value_that_an_option_cannot_have_is_wrong_input(material):
     with pytest.raises(InputError, match="--claim norm"):
         find_change(claim("norm", "pre", "batch"), material)

@@ -65,7 +65,9 @@ def run_confirm(path: Path, request: Request, overrides: list[str], format: str)
         _keep(study, findings)
     except (Aborted, KeyboardInterrupt):
         command = without_passwords(shlex.join(["python", "cli.py", *sys.argv[1:]]))
-        progress.print(f"Stopped. Nothing is lost; go on with: [bold]{escape(command)}[/bold]", soft_wrap=True)
+        progress.print(
+            f"Stopped. Nothing is lost; go on with: [bold]{escape(command)}[/bold]", highlight=False, soft_wrap=True
+        )
         raise typer.Exit(INTERRUPTED) from None
     _print(study, findings, format)
 

@@ -165,7 +165,7 @@ def _by_topology(claim: Claim, architecture: Architecture, material: Material) -
 
 def _neighbours(architecture: Architecture, material: Material) -> Iterator[tuple[str, Architecture]]:
     """Yield (option, architecture) for each change of one option of the topology, and each other family: with the
-    options that the study has seen, best first, or else the first of the space."""
+    options that the study has seen, best first, then those of `_firsts`."""
     for variant in material.space.variants:
         if variant.name != architecture.family:
             continue
@@ -177,16 +177,22 @@ def _neighbours(architecture: Architecture, material: Material) -> Iterator[tupl
                 if changed.residual != architecture.residual:  # a window wide enough is another family
                     yield (option if changed.family == architecture.family else RESIDUAL), changed
     known = [{one.family: one.model_dump()["residual"][one.family]} for one in material.architectures]
-    firsts = [
-        {one.name: {name.rpartition(".")[2]: dimension.middle for name, dimension in one.options.items()}}
-        for one in material.space.variants
-    ]
     seen = []
-    for residual in [*known, *firsts]:
+    for residual in [*known, *_firsts(material.space)]:
         changed = with_option(architecture, RESIDUAL, residual)
         if changed.family != architecture.family and changed.residual not in seen:
             seen.append(changed.residual)
             yield RESIDUAL, changed
+
+
+def _firsts(space: SearchSpace) -> Iterator[dict[str, Any]]:
+    """Yield each family of a space with the first values of its options, then with one of them changed."""
+    for variant in space.variants:
+        first = {name.rpartition(".")[2]: dimension.middle for name, dimension in variant.options.items()}
+        yield {variant.name: first}
+        for name, dimension in variant.options.items():
+            for value in _values(dimension):
+                yield {variant.name: first | {name.rpartition(".")[2]: value}}
 
 
 def _values(dimension: Dimension) -> list[Any]:
