@@ -10,6 +10,7 @@ from typing import Annotated
 import typer
 
 from resnas.cli import commands_report
+from resnas.cli.confirm_options import CONFIRM_EXAMPLES, confirm
 from resnas.cli.options import DEFAULT_STUDY, Format, Overrides, StudyFile, TableFormat, examples
 
 app = typer.Typer(
@@ -145,6 +146,7 @@ def analyze(
     run_analyze(study, list(target or []), list(overrides or []), format.value)
 
 
+app.command(epilog=examples(*CONFIRM_EXAMPLES))(confirm)
 app.command(epilog=commands_report.EXAMPLES)(commands_report.report)
 
 

@@ -2,14 +2,9 @@
 
 from __future__ import annotations
 
-import contextlib
-import os
 import re
 import shlex
-import signal
-from collections.abc import Iterator
 from pathlib import Path
-from types import FrameType
 
 import typer
 from rich.console import Console
@@ -19,16 +14,13 @@ from rich.progress import Progress, SpinnerColumn, TextColumn
 from resnas.atomic import write_text
 from resnas.cli.live import LiveView
 from resnas.cli.showing import print_best, print_rankings
+from resnas.cli.stopping import INTERRUPTED, stopped_by_signals
 from resnas.cli.tables import make_console
 from resnas.errors import InputError
 from resnas.executor import make_executor
 from resnas.passwords import without_passwords
 from resnas.search import Coordinator, load_trials
 from resnas.study import Study
-
-INTERRUPTED = 130
-STANDARD_ERROR = 2
-STOPPING = "Stopping: running trials are ended and will run again next time …\n"
 
 
 def run_search(path: Path, overrides: list[str], new_study: str | None = None, extension: bool = False) -> None:
@@ -45,7 +37,7 @@ def run_search(path: Path, overrides: list[str], new_study: str | None = None, e
         console.print(
             f"[bold]{study.name}[/bold]: {trials}, {executor.slots} at a time; results in {study.results_folder}"
         )
-        with _stopped_by_signals(coordinator):
+        with stopped_by_signals(coordinator.stop):
             finished = coordinator.run()
     if not finished:
         command = _same_command(study, overrides)
@@ -96,20 +88,3 @@ def _conclude(study: Study, console: Console) -> None:
     console.print(
         f"Report: [bold]{report}[/bold]   Dashboard: [bold]python cli.py dashboard {study.path}[/bold]", soft_wrap=True
     )
-
-
-@contextlib.contextmanager
-def _stopped_by_signals(coordinator: Coordinator) -> Iterator[None]:
-    """The first Ctrl-C or SIGTERM ends the search cleanly, a Ctrl-C after it at once."""
-
-    def stop(number: int, frame: FrameType | None) -> None:
-        coordinator.stop()
-        signal.signal(signal.SIGINT, signal.default_int_handler)
-        os.write(STANDARD_ERROR, STOPPING.encode())  # not print: a handler must not import, and rich may
-
-    before = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM)}
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)

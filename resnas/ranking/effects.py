@@ -123,15 +123,11 @@ def is_picked(one: Property, means: Vector) -> bool:
 
 
 def contrast(one: Property, means: Vector) -> tuple[int, int]:
-    """Return the two levels of the effect (second − first): lowest and highest value of a number, false and true, both
-    of two names, or the names with the lowest and the highest mean."""
-    if one.kind == "numeric":
-        return 0, len(means) - 1
-    if len(means) == 1:
-        return 0, 0
-    if not is_picked(one, means):  # false and true, in the order of the alphabet, or two names
-        return 0, 1
-    return int(np.nanargmin(means)), int(np.nanargmax(means))
+    """Return the two levels of the effect (second − first): lowest and highest value of a number, false and true, or
+    the names with the lowest and the highest mean."""
+    if one.kind == "categorical" and not np.isnan(means).all():
+        return int(np.nanargmin(means)), int(np.nanargmax(means))
+    return 0, len(means) - 1
 
 
 def direction(one: Property, names: Sequence[str], pair: tuple[int, int], low: float, high: float, target: str) -> str:

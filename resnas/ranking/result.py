@@ -71,8 +71,8 @@ class PropertyEffect:
     """90 % interval of the importance: bootstrap over architectures with refit."""
     effect: float | None
     """Numeric: estimated target in the highest fifth (or at the highest of at most five values) minus in the lowest.
-    Boolean: true minus false. Two names: the second minus the first; more: the highest level minus the lowest,
-    corrected for their being picked."""
+    Boolean: true minus false. Categorical: the highest level minus the lowest, so never below 0; with more than two
+    it is corrected for their being picked."""
     effect_low: float | None
     effect_high: float | None
     """90 % interval of the effect, from the same bootstrap."""
@@ -88,6 +88,14 @@ class PropertyEffect:
     """Share of bootstrap studies in which it is among the three most important."""
     levels: tuple[LevelMean, ...] = ()
     """The estimated target at each level: partial dependence with held-out correction."""
+
+    def extremes(self) -> tuple[str, str] | None:
+        """Return the names of the levels with the lowest and the highest mean; None where none were compared."""
+        if not self.levels:
+            return None
+        ordered = sorted(self.levels, key=lambda level: level.mean)
+        return ordered[0].name, ordered[-1].name
+
     correlated_with: tuple[str, ...] = ()
     options: tuple[str, ...] = ()
     """Properties that apply only for some values of this one, and so were moved along with it."""

@@ -91,7 +91,8 @@ def claimed(study: Study) -> Iterator[Claim]:
         return
     with ExitStack() as held:
         for path in _lock_files(study, location):
-            held.enter_context(_locked(path, study.name))
+            busy = f"another search is running the study {study.name!r}"
+            held.enter_context(locked(path, busy, ". Only a study in PostgreSQL can have several"))
         yield SoleClaim(owner)
 
 
@@ -104,8 +105,18 @@ def _lock_files(study: Study, location: Location) -> list[Path]:
 
 
 @contextlib.contextmanager
-def _locked(path: Path, name: str) -> Iterator[None]:
-    """Lock a file and say in it who holds it. The kernel gives the lock back with the process; the file stays."""
+def locked(path: Path, busy: str, more: str = "") -> Iterator[None]:
+    """Lock a file and say in it who holds it. The kernel gives the lock back with the process; the file stays.
+
+    Args:
+        path: of the file; its folder exists.
+        busy: what is said of another process that holds it.
+        more: what is said after that.
+
+    Raises:
+        InputError: the file cannot be written.
+        ResnasError: another process holds it.
+    """
     try:
         file = path.open("a+", encoding="utf-8")
     except OSError as error:
@@ -114,10 +125,7 @@ def _locked(path: Path, name: str) -> Iterator[None]:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            raise ResnasError(
-                f"another search is running the study {name!r}: {_holder(file)} (its lock is {path}). Only a study in "
-                "PostgreSQL can have several"
-            ) from None
+            raise ResnasError(f"{busy}: {_holder(file)} (its lock is {path}){more}") from None
         since = time.strftime("%Y-%m-%d %H:%M:%S")
         file.truncate(0)
         file.write(f"process {os.getpid()} on {platform.node()} since {since}\n")
