@@ -25,7 +25,19 @@ def resnas(*arguments: object, cwd: Path = ROOT) -> subprocess.CompletedProcess:
 
 
 def test_the_commands_are_those_of_the_readme():
-    assert COMMANDS == ["search", "check", "status", "analyze", "report", "dashboard", "clean", "bench", "schema"]
+    assert COMMANDS == [
+        "search",
+        "check",
+        "status",
+        "analyze",
+        "report",
+        "dashboard",
+        "clean",
+        "train",
+        "export",
+        "bench",
+        "schema",
+    ]
     readme = (ROOT / "README.md").read_text()
     for command in COMMANDS:
         assert f"python cli.py {command}" in readme

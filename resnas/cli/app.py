@@ -9,7 +9,8 @@ from typing import Annotated
 
 import typer
 
-DEFAULT_STUDY = Path("studies/quickstart.yaml")
+from resnas.cli import commands_found
+from resnas.cli.options import DEFAULT_STUDY, Format, Overrides, StudyFile, TableFormat, examples
 
 app = typer.Typer(
     name="resnas",
@@ -30,31 +31,6 @@ class ExecutorName(str, enum.Enum):
     ray = "ray"
 
 
-class Format(str, enum.Enum):
-    """How a table is printed."""
-
-    table = "table"
-    json = "json"
-    csv = "csv"
-
-
-StudyFile = Annotated[Path, typer.Argument(metavar="STUDY.yaml", help="The study file.", show_default=True)]
-Overrides = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--set",
-        metavar="KEY=VALUE",
-        help="Set any value of the study or its space, e.g. budget.steps=500; may be repeated.",
-    ),
-]
-TableFormat = Annotated[Format, typer.Option("--format", help="How to print.")]
-
-
-def _examples(*lines: str) -> str:
-    """Return the examples that `--help` ends with, one a line."""
-    return "\n\n".join(["[bold]Examples[/bold]", *(f"python cli.py {line}" for line in lines)])
-
-
 @app.callback()
 def options(
     debug: Annotated[bool, typer.Option("--debug", help="Show tracebacks (may stand anywhere).")] = False,
@@ -63,7 +39,7 @@ def options(
 
 
 @app.command(
-    epilog=_examples(
+    epilog=examples(
         "search",
         "search studies/khop.yaml --workers 2 --timeout 1h30m",
         "search --set search.n_trials=200 --set budget.steps=1000 studies/quickstart.yaml",
@@ -131,7 +107,7 @@ def search(
     run_search(study, [*(overrides or []), *given], new_study, extend)
 
 
-@app.command(epilog=_examples("check search_spaces/quickstart.yaml", "check studies/quickstart.yaml --examples 5"))
+@app.command(epilog=examples("check search_spaces/quickstart.yaml", "check studies/quickstart.yaml --examples 5"))
 def check(
     file: Annotated[Path, typer.Argument(metavar="FILE.yaml", help="A search space or a study.")] = DEFAULT_STUDY,
     examples: Annotated[int, typer.Option(min=0, help="Sampled architectures to show.")] = 3,
@@ -145,7 +121,7 @@ def check(
     run_check(file, examples, seed, list(overrides or []), format.value)
 
 
-@app.command(epilog=_examples("status", "status studies/khop.yaml --format json"))
+@app.command(epilog=examples("status", "status studies/khop.yaml --format json"))
 def status(study: StudyFile = DEFAULT_STUDY, overrides: Overrides = None, format: TableFormat = Format.table) -> None:
     """Show how far a study is: what runs where, time left, failures by reason, the best so far over time."""
     from resnas.cli.status import run_status
@@ -153,7 +129,7 @@ def status(study: StudyFile = DEFAULT_STUDY, overrides: Overrides = None, format
     run_status(study, list(overrides or []), format.value)
 
 
-@app.command(epilog=_examples("analyze", "analyze --target effective_depth --format csv > effects.csv"))
+@app.command(epilog=examples("analyze", "analyze --target effective_depth --format csv > effects.csv"))
 def analyze(
     study: StudyFile = DEFAULT_STUDY,
     target: Annotated[
@@ -169,7 +145,7 @@ def analyze(
     run_analyze(study, list(target or []), list(overrides or []), format.value)
 
 
-@app.command(epilog=_examples("report", "report studies/khop.yaml"))
+@app.command(epilog=examples("report", "report studies/khop.yaml"))
 def report(study: StudyFile = DEFAULT_STUDY, overrides: Overrides = None) -> None:
     """Write report.html, one file that opens offline, from the trials so far."""
     from resnas.cli.showing import run_report
@@ -177,7 +153,7 @@ def report(study: StudyFile = DEFAULT_STUDY, overrides: Overrides = None) -> Non
     run_report(study, list(overrides or []))
 
 
-@app.command(epilog=_examples("dashboard", "dashboard studies/khop.yaml --port 8081"))
+@app.command(epilog=examples("dashboard", "dashboard studies/khop.yaml --port 8081"))
 def dashboard(
     study: StudyFile = DEFAULT_STUDY,
     host: Annotated[
@@ -192,7 +168,7 @@ def dashboard(
     run_dashboard(study, host, port, list(overrides or []))
 
 
-@app.command(epilog=_examples("clean --dry-run", "clean studies/khop.yaml --keep 3"))
+@app.command(epilog=examples("clean --dry-run", "clean studies/khop.yaml --keep 3"))
 def clean(
     study: StudyFile = DEFAULT_STUDY,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show what would be deleted.")] = False,
@@ -215,6 +191,10 @@ def clean(
     run_clean(study, dry_run, keep, list(overrides or []), format.value)
 
 
+for command in (commands_found.train, commands_found.export):
+    app.command(epilog=commands_found.EXAMPLES[command.__name__])(command)
+
+
 class Device(str, enum.Enum):
     """Where to compute."""
 
@@ -231,7 +211,7 @@ class Precision(str, enum.Enum):
 
 
 @app.command(
-    epilog=_examples(
+    epilog=examples(
         "bench",
         "bench --depth 32 --peers",
         "bench --residual '{windowed_depth_attention: {window: 4}}' --depth 8 --width 48 --tokens 512 --context 64",
@@ -291,7 +271,7 @@ class Kind(str, enum.Enum):
     study = "study"
 
 
-@app.command(epilog=_examples("schema space > space.schema.json"))
+@app.command(epilog=examples("schema space > space.schema.json"))
 def schema(kind: Annotated[Kind, typer.Argument(help="Kind of file.")]) -> None:
     """Print the JSON Schema of a kind of file, for editors that complete and check YAML."""
     from resnas.cli.checking import print_schema
