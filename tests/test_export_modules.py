@@ -131,13 +131,16 @@ class ConstantRule(Rule):
 
 def test_a_topology_of_ones_own_is_copied_with_what_it_needs(tmp_path, monkeypatch):
     (tmp_path / "own_rule.py").write_text(OWN)
-    (tmp_path / "own_weights.py").write_text("import json\nfrom own_deeper import WEIGHT\n")
+    (tmp_path / "own_weights.py").write_text("import json, own_deepest\nfrom own_deeper import WEIGHT\n")
     (tmp_path / "own_deeper.py").write_text("WEIGHT = 0.5\n")
+    (tmp_path / "own_deepest.py").write_text("")
     (tmp_path / "own_unrelated.py").write_text("")
     monkeypatch.syspath_prepend(str(tmp_path))
     architecture = Architecture(depth=2, width=4, heads=2, residual={"own_rule:Constant": {"weight": 0.5}})
     sentence = write_modules(architecture, tmp_path / "out")
-    assert {path.name for path in (tmp_path / "out").iterdir()} == {"own_rule.py", "own_weights.py", "own_deeper.py"}
+    assert {path.name for path in (tmp_path / "out").iterdir()} == {
+        "own_rule.py", "own_weights.py", "own_deeper.py", "own_deepest.py",
+    }  # fmt: skip
     assert (tmp_path / "out" / "own_rule.py").read_text() == OWN
     assert "resnas included" in sentence
     elsewhere = (

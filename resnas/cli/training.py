@@ -9,9 +9,9 @@ import os
 import shlex
 import signal
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from types import FrameType
+from types import FrameType, TracebackType
 from typing import Any
 
 import typer
@@ -42,6 +42,49 @@ log = logging.getLogger("resnas.cli.training")
 
 class Stopped(BaseException):
     """Ctrl-C; not KeyboardInterrupt, which Lightning would turn into another exit code."""
+
+
+class TrainingView:
+    """A progress bar with the losses, and a line per validation; use as a context manager."""
+
+    def __init__(self, steps: int, console: Console, is_asked_to_stop: Callable[[], bool]) -> None:
+        self._steps = steps
+        self._console = console
+        self._is_asked_to_stop = is_asked_to_stop
+        self._validated = ""
+        self._bar = Progress(
+            TextColumn("step {task.completed}/{task.total}"),
+            BarColumn(),
+            TextColumn("{task.fields[losses]}"),
+            TimeRemainingColumn(),
+            console=console,
+            transient=True,
+            disable=not console.is_terminal,
+        )
+        self._task = self._bar.add_task("train", total=steps, losses="")
+
+    def __enter__(self) -> TrainingView:
+        self._bar.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._bar.stop()
+
+    def report(self, step: int, metrics: dict[str, float]) -> bool:
+        """Show the metrics of a validation; never ask for an end."""
+        values = ", ".join(f"{name} {shown(value)}" for name, value in metrics.items())
+        self._validated = f"val_loss {shown(metrics['val_loss'])}"
+        self._console.print(f"step {step}/{self._steps}: {values}", highlight=False, soft_wrap=True)
+        log.info("step %d: %s", step, values)
+        return False
+
+    def watch(self, step: int, train_loss: float) -> None:
+        """Show where the training is. Raises Stopped after Ctrl-C."""
+        if self._is_asked_to_stop():
+            raise Stopped
+        self._bar.update(self._task, completed=step, losses=f"train_loss {shown(train_loss)} {self._validated}")
 
 
 def run_train(
@@ -166,34 +209,8 @@ def _trained(spec: TrialSpec, console: Console, is_first: bool) -> TrialResult |
             from resnas.train import run_trial
 
             keep_freed_memory()
-            total = spec.budget["steps"]
-            bar = Progress(
-                TextColumn("step {task.completed}/{task.total}"),
-                BarColumn(),
-                TextColumn("{task.fields[state]}"),
-                TimeRemainingColumn(),
-                console=console,
-                transient=True,
-                disable=not console.is_terminal,
-            )
-            task = bar.add_task("train", total=total, state="")
-            loss = ""
-
-            def report(step: int, metrics: dict[str, float]) -> bool:
-                nonlocal loss
-                loss = f"val_loss {shown(metrics['val_loss'])}"
-                values = ", ".join(f"{name} {shown(value)}" for name, value in metrics.items())
-                log.info("step %d: %s", step, values)
-                console.print(f"step {step}/{total}: {values}", highlight=False, soft_wrap=True)
-                return False
-
-            def watch(step: int, train_loss: float) -> None:
-                if is_asked_to_stop():
-                    raise Stopped
-                bar.update(task, completed=step, state=f"train_loss {shown(train_loss)} {loss}")
-
-            with bar:
-                result = run_trial(spec, report, watch=watch)
+            with TrainingView(spec.budget["steps"], console, is_asked_to_stop) as view:
+                result = run_trial(spec, view.report, watch=view.watch)
             log.info("%s", result.reason or "complete")
             return result
     except (Stopped, KeyboardInterrupt):
@@ -201,7 +218,7 @@ def _trained(spec: TrialSpec, console: Console, is_first: bool) -> TrialResult |
 
 
 @contextlib.contextmanager
-def _stopping() -> Iterator[Any]:
+def _stopping() -> Iterator[Callable[[], bool]]:
     """Yield a function that says whether to stop: the first Ctrl-C asks for it, one after it stops at once."""
     asked = False
 
