@@ -85,11 +85,17 @@ def test_after_ctrl_c_the_same_command_goes_on_bit_for_bit(files):
         assert process.wait(timeout=60) == 130
     assert "Go on with: python cli.py train study.yaml --architecture one.yaml --seed 3" in said
     assert not (folder / "result.json").exists()
-    before = torch.load(folder / "checkpoints" / "last.ckpt", weights_only=True)["global_step"]
+    interrupted = torch.load(folder / "checkpoints" / "last.ckpt", weights_only=True)
+    before = interrupted["global_step"]
     assert 100 <= before < 400
     again = train(files, *arguments, "--format", "json")
     assert again.returncode == 0, again.stderr
     assert f"step {before + 50}/400" in again.stderr
+    times, times_before = (
+        content["resnas.history"]["step_times_s"]
+        for content in (torch.load(folder / "checkpoints" / "last.ckpt", weights_only=True), interrupted)
+    )
+    assert torch.equal(times[:before], times_before)  # else it has started over
     outcomes = []
     for one in (folder, files / "whole"):
         record = read_record(one)
