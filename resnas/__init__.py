@@ -19,6 +19,7 @@ _HOMES = {
     "Study": "resnas.study",
     "Task": "resnas.tasks.task",
     "Topology": "resnas.residual",
+    "load_exported": "resnas.export.loading",
     "rank": "resnas.ranking",
 }
 __all__ = ["__version__", *_HOMES]

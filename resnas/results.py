@@ -49,6 +49,13 @@ METRICS: dict[str, Metric] = {
     "loss_spikes": Metric("steps", "minimize", "steps whose loss jumps far above the running median"),
 }
 
+
+def unit_of(name: str) -> str:
+    """Return the unit of a metric, that of the test split included; empty for what only a task knows."""
+    metric = METRICS.get(f"val_{name.removeprefix('test_')}" if name.startswith("test_") else name)
+    return metric.unit if metric else ""
+
+
 COUNTED = ("complete", "pruned", "failed")
 """Endings that use up one of the study's trials.
 

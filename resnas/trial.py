@@ -19,6 +19,8 @@ Cause = Literal[
 """Why a trial failed, as a machine may count it; `TrialResult.reason` begins with it and says more."""
 TRANSIENT: tuple[Cause, ...] = ("killed", "node lost")
 """Causes that lie outside the trial: the same trial may well end differently the next time."""
+ENDING_OPTIONS = ("max_time",)
+"""Options of Lightning's Trainer that may end a run early, and change nothing in what is trained."""
 
 
 @dataclass(frozen=True)
@@ -38,6 +40,8 @@ class TrialSpec:
             ignored, with a warning in the trial's log.
         test: whether the trained model is measured on the whole test split as well (metrics `test_…`); a search never
             asks for that.
+        trainer: options of Lightning's Trainer; a search gives none. Batches per step and devices multiply the examples
+            of a step.
     """
 
     architecture: dict[str, Any]
@@ -49,6 +53,12 @@ class TrialSpec:
     threads: int = 1
     checkpoint: str | None = None
     test: bool = False
+    trainer: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def lasting_options(self) -> dict[str, Any]:
+        """Options of Lightning's Trainer that what is trained depends on."""
+        return {name: value for name, value in self.trainer.items() if name not in ENDING_OPTIONS}
 
 
 @dataclass(frozen=True)

@@ -34,6 +34,8 @@ def test_the_commands_are_those_of_the_readme():
         "report",
         "dashboard",
         "clean",
+        "train",
+        "export",
         "bench",
         "schema",
     ]

@@ -13,6 +13,7 @@ LAYERS = [
     {"cli"},
     {"dashboard"},
     {"report"},
+    {"export"},
     {"analysis", "confirm"},
     {"search", "runs"},
     {"ranking", "executor", "files", "bench", "evidence"},
@@ -31,7 +32,8 @@ LAYERS = [
 ]
 LEVEL = {unit: level for level, units in enumerate(LAYERS) for unit in units}
 DOORS = {
-    "torch": {"residual", "model", "dilution", "tasks", "train", "bench"},
+    "torch": {"residual", "model", "dilution", "tasks", "train", "bench", "export"},
+    "safetensors": {"export"},
     "lightning": {"train"},
     "optuna": {"search", "report", "dashboard"},
     "optuna_dashboard": {"dashboard"},

@@ -1,10 +1,12 @@
 """The README is true: its commands are those of CI, its example of a topology runs, its pictures and files exist."""
 
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
 
+import pytest
 import torch
 
 ROOT = Path(__file__).parent.parent
@@ -13,6 +15,11 @@ README = (ROOT / "README.md").read_text()
 
 def blocks(language: str) -> list[str]:
     return re.findall(rf"```{language}\n(.*?)```", README, flags=re.DOTALL)
+
+
+def example_topology() -> str:
+    (module,) = [block for block in blocks("python") if "Topology" in block]
+    return module
 
 
 def test_the_two_commands_stand_alone_on_their_lines_and_ci_takes_the_second():
@@ -25,7 +32,7 @@ def test_the_two_commands_stand_alone_on_their_lines_and_ci_takes_the_second():
 
 
 def test_the_example_topology_is_searched(tmp_path):
-    (module,), example = blocks("python"), next(block for block in blocks("yaml") if "fading" in block)
+    module, example = example_topology(), next(block for block in blocks("yaml") if "fading" in block)
     (tmp_path / "fading.py").write_text(module)
     (tmp_path / "space.yaml").write_text(example)
     (tmp_path / "study.yaml").write_text(
@@ -44,7 +51,7 @@ def test_the_example_topology_is_searched(tmp_path):
 
 def test_the_example_topology_fades():
     namespace: dict = {}
-    exec(blocks("python")[0].replace("class Fading(Topology)", "class Fading(Topology, frozen=True)"), namespace)
+    exec(example_topology().replace("class Fading(Topology)", "class Fading(Topology, frozen=True)"), namespace)
     rule = namespace["FadingRule"](3, 2, 0.5)
     stream = rule.start(torch.ones(1, 2))
     reads = [stream.read()]
@@ -59,6 +66,31 @@ def test_the_example_space_loads(tmp_path):
 
     (tmp_path / "space.yaml").write_text(blocks("yaml")[0])
     assert len(SearchSpace.load(tmp_path / "space.yaml").parameters) == 8
+
+
+@pytest.mark.slow
+def test_what_was_found_can_be_used(finished_study, tmp_path):
+    """The block of commands, on a small study under the quickstart's name, then the block that loads the model."""
+    (tmp_path / "studies").mkdir()
+    for path in (finished_study.path, finished_study.path.with_name("space.yaml")):
+        shutil.copy(path, tmp_path / "studies" / path.name.replace("small", "quickstart"))
+    commands = next(block for block in blocks("sh") if "cli.py export" in block).replace("cli.py", str(ROOT / "cli.py"))
+    commands = commands.replace("--steps 3000", "--steps 8").replace("python ", f"{sys.executable} ")
+    commands = f"set -e\n{sys.executable} {ROOT / 'cli.py'} search\n{commands}"
+    done = subprocess.run(["bash", "-c", commands], cwd=tmp_path, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    names = {path.name.partition("-")[2] for path in (tmp_path / "studies" / "quickstart" / "trained").iterdir()}
+    assert names == {"8steps-seed0", "6steps-seed1"}
+    section = README.split("## Use what was found")[1].split("\n## ")[0]
+    files = set(re.findall(r"^\| `([\w.]+)` \|", section, flags=re.MULTILINE))
+    assert {path.name for path in (tmp_path / "found").iterdir()} == files
+    (load,) = [block for block in blocks("python") if "load_exported" in block]
+    shown = subprocess.run(
+        [sys.executable, "-c", f"{load}\nprint(model.architecture.key)"], cwd=tmp_path, capture_output=True, text=True
+    )
+    assert shown.stdout.strip() in {
+        path.name[:10] for path in (tmp_path / "studies" / "quickstart" / "trained").iterdir()
+    }
 
 
 def test_links_to_files_exist():

@@ -21,8 +21,8 @@ from resnas.study import Budget
 from resnas.tasks import TASKS
 from resnas.train import inspect_task, run_trial
 from resnas.train.module import FINAL_LEARNING_RATE_SHARE, TrialModule, learning_rate_share, parameter_groups
-from resnas.train.run import BatchStream, make_trainer
 from resnas.train.stability import loss_spikes
+from resnas.train.trainer import BatchStream, make_trainer
 from resnas.trial import TrialSpec
 
 TASK = {"khop": {"length": 16, "max_hops": 2}}

@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from resnas.cli import commands_report
+from resnas.cli import commands_found, commands_report
 from resnas.cli.confirm_options import CONFIRM_EXAMPLES, confirm
 from resnas.cli.options import DEFAULT_STUDY, Format, Overrides, StudyFile, TableFormat, examples
 
@@ -186,6 +186,10 @@ def clean(
     from resnas.cli.cleaning import run_clean
 
     run_clean(study, dry_run, keep, list(overrides or []), format.value)
+
+
+for command in (commands_found.train, commands_found.export):
+    app.command(epilog=commands_found.EXAMPLES[command.__name__])(command)
 
 
 class Device(str, enum.Enum):

@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 import torch
 from lightning.fabric.plugins.io.torch_io import TorchCheckpointIO
 from lightning.pytorch import Callback, Trainer
+from torch import Tensor
 
 from resnas.atomic import link_or_copy, write_bytes
 from resnas.trial import TrialSpec
@@ -36,6 +37,17 @@ class Resumed(NamedTuple):
     step: int
 
 
+class Saved(NamedTuple):
+    """What a checkpoint holds of its trial."""
+
+    identity: dict[str, Any]
+    """Format, architecture, task, budget, seed, data_seed, data (sha256) and, where there were any, trainer options."""
+    step: int
+    """Training steps done."""
+    model: dict[str, Tensor]
+    """State of the model, by name of the parameter."""
+
+
 class Checkpoints(Callback):
     """Writes `last.ckpt` after each validation, and `best.ckpt`, the one with the lowest val_loss.
 
@@ -54,7 +66,8 @@ class Checkpoints(Callback):
         if loss < self._lowest_loss:
             self._lowest_loss = loss
             trainer.save_checkpoint(best)
-            link_or_copy(best, last)  # in this order: a last one is never without the best one it knows of
+            if trainer.is_global_zero:
+                link_or_copy(best, last)  # in this order: a last one is never without the best one it knows of
         else:
             trainer.save_checkpoint(last)
 
@@ -94,6 +107,7 @@ def identity(spec: TrialSpec, data_sha256: str) -> Identity:
         "seed": spec.seed,
         "data_seed": spec.data_seed,
         "data": data_sha256,
+        **({"trainer": spec.lasting_options} if spec.lasting_options else {}),
     }
     return {name: json.dumps(part, sort_keys=True) for name, part in parts.items()}
 
@@ -127,13 +141,32 @@ def take_over(source: str | None, folder: Path, identity: Identity) -> Resumed |
     return Resumed(folder / last.name, step)
 
 
+def read(path: Path) -> Saved:
+    """Return what a checkpoint holds. Raises OSError or ValueError where there is none, or it is damaged."""
+    try:
+        content = _content(path)
+    except (zipfile.BadZipFile, RuntimeError, EOFError) as error:
+        raise ValueError(str(error).strip().split("\n")[0]) from error
+    prefix = "model."
+    model = {
+        name.removeprefix(prefix): tensor for name, tensor in content["state_dict"].items() if name.startswith(prefix)
+    }
+    found = content.get(_IDENTITY, {})
+    return Saved({name: json.loads(part) for name, part in found.items()}, int(content["global_step"]), model)
+
+
 def _step(path: Path, identity: Identity) -> int:
     """Return the training step of a checkpoint. Raises ValueError where it is damaged or belongs to another trial."""
+    content = _content(path)
+    found = content.get(_IDENTITY, {})
+    if different := [name for name in identity | found if found.get(name) != identity.get(name)]:
+        raise ValueError(f"it belongs to a trial with another {', '.join(different)}")
+    return int(content["global_step"])
+
+
+def _content(path: Path) -> dict[str, Any]:
     with zipfile.ZipFile(path) as parts:  # torch writes checksums, but does not look at them
         if damaged := parts.testzip():
             raise ValueError(f"its part {damaged} is damaged")
-    content = torch.load(path, map_location="cpu", weights_only=True)
-    found = content.get(_IDENTITY, {})
-    if different := [name for name, part in identity.items() if found.get(name) != part]:
-        raise ValueError(f"it belongs to a trial with another {', '.join(different)}")
-    return int(content["global_step"])
+    content: dict[str, Any] = torch.load(path, map_location="cpu", weights_only=True)
+    return content

@@ -41,6 +41,7 @@ class TrialModule(LightningModule):
         """What the loggers were told, and at which step."""
         self._sums: dict[str, list[float]] = {}
         self._step_started = 0.0
+        self._steps_before = -1
         self._random_state: dict[str, Tensor] = {}
 
     def configure_optimizers(self) -> Any:
@@ -55,8 +56,15 @@ class TrialModule(LightningModule):
         return {"optimizer": optimizer, "lr_scheduler": {"scheduler": schedule, "interval": "step"}}
 
     def on_train_batch_start(self, batch: Any, batch_index: int) -> None:
-        """Start the clock of a step."""
-        self._step_started = time.perf_counter()
+        """Start the clock of a step, which takes several batches where gradients are accumulated."""
+        if self.stepped:
+            self._step_started = time.perf_counter()
+            self._steps_before = self.global_step
+
+    @property
+    def stepped(self) -> bool:
+        """Has the latest batch completed a step?"""
+        return self.global_step > self._steps_before
 
     def training_step(self, batch: Any, batch_index: int) -> Tensor:
         """Return the loss; a loss that is not finite ends the trial."""
@@ -64,7 +72,7 @@ class TrialModule(LightningModule):
         loss = loss_function(self.model(inputs), targets)
         self.losses.append(float(loss.detach()))
         if not math.isfinite(self.losses[-1]):
-            raise TrialFailed(f"{self.losses[-1]} at training step {len(self.losses)}")
+            raise TrialFailed(f"{self.losses[-1]} at training step {self.global_step + 1}")
         return loss
 
     def configure_gradient_clipping(self, optimizer: Any, *args: Any, **kwargs: Any) -> None:
@@ -74,6 +82,8 @@ class TrialModule(LightningModule):
 
     def on_train_batch_end(self, outputs: Any, batch: Any, batch_index: int) -> None:
         """Stop the clock; log now and then."""
+        if not self.stepped:
+            return
         self.step_times_s.append(time.perf_counter() - self._step_started)
         if self.global_step % LOG_EVERY_STEPS == 0 or self.global_step == self.steps:
             self._write(

@@ -2,30 +2,25 @@
 
 from __future__ import annotations
 
-import itertools
-import logging
 import math
 import platform
 import signal
 import statistics
 import threading
 import time
-import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import lightning
 import torch
 from lightning.pytorch import Callback, Trainer, seed_everything
-from lightning.pytorch.loggers import CSVLogger, TensorBoardLogger
-from lightning.pytorch.plugins.environments import LightningEnvironment
 
 from resnas import cost
 from resnas.architecture import Architecture
 from resnas.dilution import measure
-from resnas.errors import ResnasError
+from resnas.errors import InputError, ResnasError
 from resnas.model import Model
 from resnas.record import make_named
 from resnas.study import Budget
@@ -34,30 +29,20 @@ from resnas.tasks.task import Task, TaskData
 from resnas.train import checkpoint
 from resnas.train.module import TrialModule
 from resnas.train.stability import loss_spikes
+from resnas.train.trainer import BatchStream, make_trainer
 from resnas.trial import TrialResult, TrialSpec
-
-if TYPE_CHECKING:
-    from resnas.tasks.task import Batch
 
 Report = Callable[[int, dict[str, float]], bool]
 """Called after each validation with the step and its metrics; True asks the trial to stop (pruning)."""
+Watch = Callable[[int, float], None]
+"""Called before each batch, of validations too, with the steps done and the latest training loss (NaN before the first
+step); what it raises ends the trial."""
 MEASURED_EXAMPLES = 16
 """Of the validation split, the same for every trial."""
 
 
 class Pruned(Exception):
     """The search asked the trial to stop."""
-
-
-class BatchStream:
-    """Batches as Lightning wants them: an iterable, from the batch after the first `skipped` ones on."""
-
-    def __init__(self, batches: Callable[[], Iterator[Batch]], skipped: int = 0) -> None:
-        self._batches = batches
-        self._skipped = skipped
-
-    def __iter__(self) -> Iterator[Batch]:
-        return itertools.islice(self._batches(), self._skipped, None)
 
 
 class _Progress(Callback):
@@ -67,8 +52,11 @@ class _Progress(Callback):
     has reported.
     """
 
-    def __init__(self, data: TaskData, budget: Budget, report: Report, process_started_s: float) -> None:
+    def __init__(
+        self, data: TaskData, budget: Budget, report: Report, watch: Watch | None, process_started_s: float
+    ) -> None:
         self._report = report
+        self._watch = watch
         self._last_step = budget.steps
         self._measure_steps = {max(1, round(share * budget.steps)) for share in budget.measure_at}
         self._batch = data.batches("validation", MEASURED_EXAMPLES, limit=1)[0]
@@ -108,15 +96,28 @@ class _Progress(Callback):
         if self._reports and prune:
             raise Pruned(f"pruned at step {step}")
 
-    def on_train_batch_start(self, *_: Any) -> None:
+    def on_train_batch_start(self, trainer: Trainer, module: Any, *_: Any) -> None:
         if self.start_time_s is None:
             self.start_time_s = time.time() - self._process_started_s
+        self._tell(trainer, module)
+
+    def on_validation_batch_start(self, trainer: Trainer, module: Any, *_: Any) -> None:
+        self._tell(trainer, module)
+
+    def on_test_batch_start(self, trainer: Trainer, module: Any, *_: Any) -> None:
+        self._tell(trainer, module)
+
+    def _tell(self, trainer: Trainer, module: Any) -> None:
+        if self._watch is not None:
+            self._watch(trainer.global_step, module.losses[-1] if module.losses else math.nan)
 
     def on_train_start(self, trainer: Trainer, module: Any) -> None:
         if threading.current_thread() is threading.main_thread():
             signal.signal(signal.SIGTERM, signal.SIG_DFL)  # Lightning would wait for the end of a step
 
     def on_train_batch_end(self, trainer: Trainer, module: Any, *_: Any) -> None:
+        if not module.stepped:  # gradients are still being accumulated
+            return
         if trainer.global_step == self._last_step:
             trainer.should_stop = True  # makes Lightning validate once more, whatever the interval
         if trainer.global_step in self._measure_steps:
@@ -130,13 +131,16 @@ class _Progress(Callback):
             raise Pruned(f"pruned at step {trainer.global_step}")
 
 
-def run_trial(spec: TrialSpec, report: Report, process_started_s: float | None = None) -> TrialResult:
+def run_trial(
+    spec: TrialSpec, report: Report, process_started_s: float | None = None, watch: Watch | None = None
+) -> TrialResult:
     """Train, validate and measure one architecture.
 
     Args:
         spec: what to train, on what, with which seeds.
         report: called after each validation; a trial that goes on from a checkpoint reports the earlier ones again.
         process_started_s: `time.time()` when the trial's process began, for the metric `start_time_s`.
+        watch: called before each batch.
 
     Raises:
         resnas.errors.TrialFailed: the loss is not finite.
@@ -144,7 +148,6 @@ def run_trial(spec: TrialSpec, report: Report, process_started_s: float | None =
     """
     started_s = time.time() if process_started_s is None else process_started_s
     torch.set_num_threads(spec.threads)
-    _quieten_lightning()
     architecture, budget = Architecture(**spec.architecture), Budget(**spec.budget)
     task = make_named(spec.task, TASKS, Task, "task")
     data, shape = task.load(), task.shape()
@@ -153,11 +156,9 @@ def run_trial(spec: TrialSpec, report: Report, process_started_s: float | None =
     announced = _check_parameters(module.model, cost.parameters(architecture, shape))
     identity = checkpoint.identity(spec, data.sha256)
     resumed = checkpoint.take_over(spec.checkpoint, Path(spec.folder) / "checkpoints", identity)
-    progress = _Progress(data, budget, report, started_s)
-    trainer = make_trainer(Path(spec.folder), budget, progress, identity)
-    train = BatchStream(
-        lambda: data.train_batches(budget.batch_size, spec.data_seed), skipped=resumed.step if resumed else 0
-    )
+    progress = _Progress(data, budget, report, watch, started_s)
+    trainer = make_trainer(Path(spec.folder), budget, progress, identity, spec.trainer)
+    train = _train_batches(spec, budget, data, trainer, resumed)
     validation = data.batches("validation", budget.batch_size, limit=budget.validation_batches)
     state: dict[str, Any] = {"state": "complete"}
     try:
@@ -168,11 +169,18 @@ def run_trial(spec: TrialSpec, report: Report, process_started_s: float | None =
             ckpt_path=resumed.path if resumed else None,
             weights_only=True,
         )
-        if spec.test:
+        if not module.step_times_s:
+            raise InputError("Lightning's Trainer ended before the first training step; give it more time")
+        if trainer.global_step < budget.steps:  # only an option of Lightning's Trainer ends it early
+            state = {"state": "pruned", "reason": f"stopped at step {trainer.global_step} of {budget.steps}"}
+        elif spec.test:
             test = data.batches("test", budget.batch_size)
             trainer.test(module, BatchStream(lambda: iter(test)), verbose=False)
     except Pruned as pruned:
         state = {"state": "pruned", "reason": str(pruned)}
+    except BaseException:
+        _end_other_processes(trainer)
+        raise
     metrics = {
         **module.validation_metrics,
         **module.test_metrics,
@@ -193,43 +201,23 @@ def run_trial(spec: TrialSpec, report: Report, process_started_s: float | None =
     )
 
 
-def make_trainer(
-    folder: Path, budget: Budget, progress: Callback, identity: checkpoint.Identity | None = None
-) -> Trainer:
-    """Return a quiet trainer that keeps its files in the trial's folder: metrics as CSV and TensorBoard, two
-    checkpoints."""
-    cuda = torch.cuda.is_available()
-    auto = cuda and torch.cuda.is_bf16_supported()
-    bfloat16 = auto if budget.precision == "auto" else budget.precision == "bfloat16"
-    return Trainer(
-        max_steps=budget.steps,
-        accelerator="cuda" if cuda else "cpu",
-        devices=1,
-        deterministic="warn" if cuda else None,
-        plugins=[
-            LightningEnvironment(),  # a trial is one process, also where a cluster has set its variables
-            checkpoint.WholeFiles(identity or {}),
-        ],
-        precision="bf16-mixed" if bfloat16 else "32-true",
-        val_check_interval=math.ceil(budget.steps / budget.validations),
-        check_val_every_n_epoch=None,
-        num_sanity_val_steps=0,
-        logger=[
-            CSVLogger(folder, name="", version=""),
-            TensorBoardLogger(folder, name="", version="tensorboard", default_hp_metric=False),
-        ],
-        callbacks=[progress, checkpoint.Checkpoints(folder / "checkpoints")],  # a pruned trial writes no more
-        log_every_n_steps=budget.steps + 1,  # the module logs itself
-        enable_checkpointing=False,  # by our own callback
-        enable_progress_bar=False,
-        enable_model_summary=False,
+def _train_batches(
+    spec: TrialSpec, budget: Budget, data: TaskData, trainer: Trainer, resumed: checkpoint.Resumed | None
+) -> BatchStream:
+    """Return the training batches of this process: with several devices each takes its turn, and those before a
+    checkpoint are left out."""
+    devices = trainer.world_size
+    seen = resumed.step * trainer.accumulate_grad_batches * devices if resumed else 0
+    return BatchStream(
+        lambda: data.train_batches(budget.batch_size, spec.data_seed), skipped=seen + trainer.global_rank, every=devices
     )
 
 
-def _quieten_lightning() -> None:
-    """Keep banners and advice out of the trial's log; errors and our own warnings stay."""
-    logging.getLogger("lightning.pytorch").setLevel(logging.WARNING)
-    warnings.filterwarnings("ignore", module=r"lightning\..*")
+def _end_other_processes(trainer: Trainer) -> None:
+    """End the processes of other devices, which would wait for this one."""
+    end = getattr(trainer.strategy.launcher, "kill", None)
+    if end is not None:
+        end(signal.SIGTERM)
 
 
 def _check_parameters(model: Model, announced: int) -> int:
