@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import pandas
 
+from resnas.architecture import PROPERTIES
 from resnas.atomic import write_text
-from resnas.comparison import comparable
+from resnas.comparison import Row, comparable
 from resnas.files import write_json
 from resnas.ranking import Ranking, rank
 from resnas.results import RecordedTrial, property_names, table
@@ -15,23 +17,31 @@ from resnas.study import Study, derive_seed
 
 Progress = Callable[[str, float], None]
 """Called with what is being done, and the share of it that is done."""
+FAILED = "failed"
+"""Target: 1 for a failed trial, 0 for a complete one. What makes trials fail is a question of its own."""
+FEWEST_FAILED = 5
+"""Failed architectures from which on that question is asked."""
 
 
 def analyse(
     study: Study, trials: Sequence[RecordedTrial], targets: Sequence[str] = (), progress: Progress | None = None
 ) -> list[Ranking]:
-    """Rank the properties for each target (those of the study by default), and keep `ranking.csv` and
-    `ranking.json`."""
-    rows = comparable(table(trials))
-    frame = pandas.DataFrame(rows, columns=None if rows else ["key"])
-    names = [name for name in property_names(trials) if name in frame]
+    """Rank the properties for each target (those of the study by default), and keep `ranking.csv`, `ranking_levels.csv`
+    and `ranking.json`.
+
+    Complete trials are ranked. Pruned ones are left out: their metrics are of a shorter training. Failed ones have no
+    metrics; they are ranked by the target `failed`, among the complete ones.
+    """
+    every_row = table(trials)
     targets = list(targets) or study.ranking.targets
     rankings = []
     for position, target in enumerate(targets):
+        rows = with_failures(every_row) if target == FAILED else comparable(every_row)
+        frame = pandas.DataFrame(rows, columns=None if rows else ["key"])
         frame[target] = frame[target] if target in frame else float("nan")
         ranking = rank(
             frame,
-            names,
+            [name for name in property_names(trials) if name in frame],
             target,
             seed=derive_seed(study.search.seed, "ranking", target),
             progress=_part(progress, target, position, len(targets)),
@@ -42,6 +52,13 @@ def analyse(
     return rankings
 
 
+def with_failures(rows: Sequence[Row]) -> list[Row]:
+    """Return the complete and the failed trials with `failed` 0 or 1; without values where too few have failed."""
+    chosen = [row for row in rows if row["ending"] in ("complete", "failed")]
+    enough = len({row["key"] for row in chosen if row["ending"] == "failed"}) >= FEWEST_FAILED
+    return [{**row, FAILED: float(row["ending"] == "failed") if enough else None} for row in chosen]
+
+
 def _part(progress: Progress | None, target: str, position: int, parts: int) -> Progress | None:
     """Turn the progress of one target into that of all."""
     if progress is None:
@@ -49,9 +66,20 @@ def _part(progress: Progress | None, target: str, position: int, parts: int) -> 
     return lambda step, share: progress(f"{target}: {step}", (position + share) / parts)
 
 
+def effect_rows(rankings: Sequence[Ranking]) -> list[dict[str, Any]]:
+    """Return one row per target and property, with the property's unit, meaning and the option that sets it."""
+    frames = [ranking.to_frame() for ranking in rankings]
+    rows = pandas.concat([frame for frame in frames if len(frame)] or frames).to_dict("records")
+    return [
+        {str(name): value for name, value in row.items()}
+        | (PROPERTIES[str(row["name"])]._asdict() if row["name"] in PROPERTIES else {})
+        for row in rows
+    ]
+
+
 def _keep(study: Study, rankings: Sequence[Ranking]) -> None:
     folder = study.results_folder
-    frames = [ranking.to_frame() for ranking in rankings]
-    joined = pandas.concat([frame for frame in frames if len(frame)] or frames)
-    write_text(folder / "ranking.csv", joined.to_csv(index=False))
-    write_json(folder / "ranking.json", [ranking.to_dict() for ranking in rankings])
+    levels = pandas.concat([ranking.levels_frame() for ranking in rankings])
+    write_text(folder / "ranking.csv", pandas.DataFrame(effect_rows(rankings)).to_csv(index=False))
+    write_text(folder / "ranking_levels.csv", levels.to_csv(index=False))
+    write_json(folder / "ranking.json", [{**one.to_dict(), "sentence": one.sentence()} for one in rankings])

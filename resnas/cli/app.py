@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from resnas.cli import commands_found, commands_report
+from resnas.cli import commands_analyze, commands_found, commands_report
 from resnas.cli.confirm_options import CONFIRM_EXAMPLES, confirm
 from resnas.cli.options import DEFAULT_STUDY, Format, Overrides, StudyFile, TableFormat, examples
 
@@ -130,22 +130,7 @@ def status(study: StudyFile = DEFAULT_STUDY, overrides: Overrides = None, format
     run_status(study, list(overrides or []), format.value)
 
 
-@app.command(epilog=examples("analyze", "analyze --target effective_depth --format csv > effects.csv"))
-def analyze(
-    study: StudyFile = DEFAULT_STUDY,
-    target: Annotated[
-        list[str] | None,
-        typer.Option(help="Metric to rank properties by; may be repeated. Default: those of the study."),
-    ] = None,
-    overrides: Overrides = None,
-    format: TableFormat = Format.table,
-) -> None:
-    """Rank the properties of the architectures by what they do to a metric, or say why that is not possible yet."""
-    from resnas.cli.showing import run_analyze
-
-    run_analyze(study, list(target or []), list(overrides or []), format.value)
-
-
+app.command(epilog=commands_analyze.EXAMPLES)(commands_analyze.analyze)
 app.command(epilog=examples(*CONFIRM_EXAMPLES))(confirm)
 app.command(epilog=commands_report.EXAMPLES)(commands_report.report)
 

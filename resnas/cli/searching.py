@@ -12,8 +12,9 @@ from rich.markup import escape
 from rich.progress import Progress, SpinnerColumn, TextColumn
 
 from resnas.atomic import write_text
+from resnas.cli.analyzing import print_rankings
 from resnas.cli.live import LiveView
-from resnas.cli.showing import print_best, print_rankings
+from resnas.cli.showing import print_best
 from resnas.cli.stopping import INTERRUPTED, stopped_by_signals
 from resnas.cli.tables import make_console
 from resnas.errors import InputError

@@ -5,51 +5,15 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
-
-from rich.console import Console
-from rich.markup import escape
+from typing import Any
 
 from resnas.cli.tables import make_console, print_rows
 from resnas.comparison import comparable, pareto_front, trained
-from resnas.errors import InputError
-from resnas.problems import unknown
 from resnas.results import RecordedTrial, table
-from resnas.search import existing_study, load_trials
-from resnas.study import Study, known_metrics
-
-if TYPE_CHECKING:
-    from resnas.ranking import Ranking
+from resnas.search import existing_study
+from resnas.study import Study
 
 SHOWN_ARCHITECTURES = 8
-
-
-def run_analyze(path: Path, targets: list[str], overrides: list[str], format: str) -> None:
-    """Rank properties and print the rankings."""
-    from rich.progress import Progress
-
-    from resnas.analysis import analyse
-
-    study = Study.load(path, overrides)
-    _check_targets(study, targets)
-    trials = load_trials(study)
-    with Progress(transient=True, console=Console(stderr=True)) as progress:
-        task = progress.add_task("ranking", total=1.0)
-        rankings = analyse(
-            study, trials, targets, lambda step, share: progress.update(task, completed=share, description=step)
-        )
-    if format == "table":
-        print_rankings(rankings)
-    else:
-        effects = [row for ranking in rankings for row in ranking.to_frame().to_dict("records")]
-        print_rows([{str(name): value for name, value in row.items()} for row in effects], format)
-
-
-def _check_targets(study: Study, targets: list[str]) -> None:
-    known = known_metrics(study.task)
-    for target in targets:
-        if target not in known:
-            raise InputError(f"--target: {unknown(target, known, 'metric')}")
 
 
 def run_dashboard(path: Path, host: str, port: int, overrides: list[str]) -> None:
@@ -97,22 +61,3 @@ def print_best(study: Study, trials: Sequence[RecordedTrial]) -> None:
         print_rows(rows, "table", title)
     elif architectures:
         make_console().print(f"No architecture keeps to the limits: {', '.join(architectures[0].beyond)} broken.")
-
-
-def print_rankings(rankings: Sequence[Ranking]) -> None:
-    """Print a table of effects for each reliable ranking, and the verdict of each."""
-    for ranking in rankings:
-        if ranking.reliable:
-            effects = [
-                {
-                    "property": effect.name + (f" + {len(effect.correlated_with)}" if effect.correlated_with else ""),
-                    "verdict": effect.verdict,
-                    "importance": effect.importance,
-                    "90 % from": effect.importance_low,
-                    "to": effect.importance_high,
-                    "direction": effect.direction,
-                }
-                for effect in ranking.moved_together()
-            ]
-            print_rows(effects, "table", f"What moves {ranking.target} (importance in its units)")
-        make_console().print(f"[bold]{escape(ranking.sentence())}[/bold]", highlight=False)

@@ -3,29 +3,25 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
-
-import numpy as np
-from scipy import stats
+from typing import NamedTuple
 
 from resnas.comparison import Trained, comparable, trained
 from resnas.errors import InputError
-from resnas.ranking import PropertyEffect, Ranking
+from resnas.evidence import Interval, difference_interval
 from resnas.results import Direction, RecordedTrial, table
 from resnas.study import Study
 
 BASELINE_FAMILY = "fixed"
-CONFIDENCE = 0.90
 
 
 class Difference(NamedTuple):
     """How a metric of two architectures differs, over their seeds."""
 
     mean: float
-    interval: tuple[float, float] | None
+    interval: Interval | None
     """90 % interval (Welch); None where one of the two has a single seed, or no seed changes anything."""
 
 
@@ -62,30 +58,22 @@ def gather(study: Study, trials: Sequence[RecordedTrial], key: str) -> Evidence:
         architectures=len(known),
         here=next((one for one in known if one.key == key), None),
         baseline=next((one for one in known if one.family == BASELINE_FAMILY), None),
-        verdicts=_sentences(study.results_folder / "ranking.json", _verdict),
-        confirmations=_sentences(study.results_folder / "confirm.json", lambda one: str(one["sentence"])),
+        verdicts=_sentences(study.results_folder / "ranking.json"),
+        confirmations=_sentences(study.results_folder / "confirm.json"),
     )
 
 
 def difference(one: Trained, other: Trained, name: str) -> Difference:
     """Return how much higher a metric of `one` is than that of `other`, by means over seeds."""
-    ours, theirs = one.values(name), other.values(name)
     mean = one.mean(name) - other.mean(name)
-    if min(len(ours), len(theirs)) < 2 or np.ptp(ours) + np.ptp(theirs) == 0:
-        return Difference(mean, None)
-    interval = stats.ttest_ind(ours, theirs, equal_var=False).confidence_interval(CONFIDENCE)
-    return Difference(mean, (float(interval.low), float(interval.high)))
+    return Difference(mean, difference_interval(one.values(name), other.values(name)))
 
 
-def _verdict(values: dict[str, Any]) -> str:
-    effects = tuple(PropertyEffect(**effect) for effect in values["effects"])
-    return Ranking(**values | {"effects": effects}).sentence()
-
-
-def _sentences(path: Path, sentence: Callable[[dict[str, Any]], str]) -> tuple[str, ...]:
-    """Return a sentence for each object of a JSON file; none where there is no such file. Raises InputError."""
+def _sentences(path: Path) -> tuple[str, ...]:
+    """Return the sentence of each object of a JSON file; none where there is no such file. Raises InputError."""
     try:
-        return tuple(sentence(one) for one in json.loads(path.read_text(encoding="utf-8"))) if path.is_file() else ()
+        found = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else []
+        return tuple(str(one["sentence"]) for one in found)
     except (OSError, ValueError, TypeError, KeyError) as error:
         raise InputError(
             f"{path}: cannot be read ({type(error).__name__}: {error}); let resnas write it again"

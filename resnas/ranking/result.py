@@ -82,6 +82,9 @@ class PropertyEffect:
     verdict: str
     n: int
     """Architectures where the property applies."""
+    correlated_with: tuple[str, ...] = ()
+    options: tuple[str, ...] = ()
+    """Properties that apply only for some values of this one, and so were moved along with it."""
     second_importance: float | None = None
     """The importance that the second surrogate gives."""
     leader_share: float | None = None
@@ -95,10 +98,6 @@ class PropertyEffect:
             return None
         ordered = sorted(self.levels, key=lambda level: level.mean)
         return ordered[0].name, ordered[-1].name
-
-    correlated_with: tuple[str, ...] = ()
-    options: tuple[str, ...] = ()
-    """Properties that apply only for some values of this one, and so were moved along with it."""
 
 
 @dataclass(frozen=True)
