@@ -11,15 +11,17 @@ import pandas
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy.stats import chi2
 
 from resnas.errors import InputError
 from resnas.ranking import CONSTANT, NOT_SEPARABLE, SUPPORTED, Ranking, rank
 from resnas.ranking.columns import association, encode_property
 from resnas.ranking.inference import (
     bootstrap_rows,
+    holm,
     noise_ceiling,
     p_value_above,
-    step_down,
+    p_values_above,
     trials_for_r2,
 )
 from resnas.ranking.ridge import make_splits
@@ -74,16 +76,15 @@ def test_pure_noise_is_refused() -> None:
             assert all(effect.direction == "no clear direction" for effect in ranking.effects)
 
 
-def test_step_down_holds_its_error_rate_without_the_gate() -> None:
-    """The gate alone stops noise; so the p-values are tested where the gate cannot help: 200 ungated noise studies."""
+def test_p_values_hold_their_error_rate_without_the_gate() -> None:
+    """The gate alone stops noise; so the p-values are tested where the gate cannot help: 400 ungated noise studies."""
     random = np.random.default_rng(1)
     false_findings = 0
-    for _ in range(200):
-        common = random.normal(size=(100, 1))
-        statistics = (random.normal(size=(100, 8)) + common) * np.arange(1, 9)  # dependent, of unlike spread
-        false_findings += step_down(statistics[0], statistics[1:]).min() < 0.05
-    assert false_findings / 200 <= 0.05 + 3 * math.sqrt(0.05 * 0.95 / 200)
-    assert false_findings > 0
+    for _ in range(400):
+        common = random.normal(size=(101, 1))
+        statistics = (random.normal(size=(101, 8)) + common) ** 2 * np.arange(1, 9)  # dependent, skew, of unlike spread
+        false_findings += holm(p_values_above(statistics[0], statistics[1:])).min() < 0.05
+    assert 0 < false_findings / 400 <= 0.05 + 3 * math.sqrt(0.05 * 0.95 / 400)
 
 
 def test_planted_effects_are_found_with_direction_and_size(found: Ranking) -> None:
@@ -305,11 +306,19 @@ def test_a_bootstrap_draws_with_replacement_and_enough_to_fold(count: int, seed:
     assert 0 <= rows.min() <= rows.max() < count
 
 
-def test_step_down_equals_hand_work() -> None:
-    null = np.array([[-1.0, -1.0], [1.0, -1.0], [-1.0, 1.0], [1.0, 1.0]])  # mean 0 and spread 1 in both
-    assert step_down(np.array([2.0, 0.5]), null) == pytest.approx([1 / 5, 3 / 5])
-    assert step_down(np.array([0.5, 0.5]), null) == pytest.approx([4 / 5, 4 / 5])
+def test_holm_equals_hand_work() -> None:
+    assert holm(np.array([0.01, 0.04, 0.03])) == pytest.approx([0.03, 0.06, 0.06])
+    assert holm(np.array([0.6, 0.5])) == pytest.approx([1, 1])
     assert p_value_above(1.0, np.array([0.0, 1.0, 2.0])) == 3 / 4
+
+
+def test_p_values_are_exact_for_a_gamma_null_and_those_of_the_shuffles_where_nothing_varies() -> None:
+    """A chi-squared variable is of Pearson's type III, so its tail comes back from its first three moments."""
+    null = np.random.default_rng(0).chisquare(3, size=(200_000, 1))
+    for quantile in (0.5, 0.05, 0.002):
+        (found,) = p_values_above(np.array([chi2.isf(quantile, 3)]), null)
+        assert found == pytest.approx(quantile, rel=0.08)
+    assert p_values_above(np.array([1.0, 0.0]), np.zeros((19, 2))).tolist() == [1 / 20, 1]
 
 
 def test_the_noise_ceiling_has_its_closed_form() -> None:

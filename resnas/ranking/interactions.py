@@ -10,7 +10,7 @@ import numpy as np
 from sklearn.linear_model import Ridge
 
 from resnas.ranking.design import Design, Indices, Vector
-from resnas.ranking.inference import step_down
+from resnas.ranking.inference import holm, p_values_above
 from resnas.ranking.nulls import without
 
 MOST_UNITS = 4
@@ -44,7 +44,7 @@ def interactions(
     for _, features in pairs:
         rest = np.setdiff1d(np.arange(design.features.shape[1]), features)
         null.append(_sizes(design, without(design, rest, target, penalty, shuffled), penalty, features))
-    p_values = step_down(sizes, np.stack(null, axis=1))
+    p_values = holm(p_values_above(sizes, np.stack(null, axis=1)))
     found = [
         PairOfUnits(*pair, float(size), float(p_value))
         for (pair, _), size, p_value in zip(pairs, sizes, p_values, strict=True)

@@ -19,7 +19,7 @@ def judge(study: Study, quality: Quality | None, evidence: Evidence | None, targ
         return [_unmeasured(study, quality, position) for position in range(len(study.encoded.properties))]
     importance = _importance(quality)
     bounds = inference.shifted_interval(importance, evidence.importance_draws)
-    p_values = inference.step_down(importance, evidence.null)
+    p_values = inference.holm(inference.p_values_above(importance, evidence.null))
     share = evidence.leader_share()
     effects = []
     for position, one in enumerate(study.encoded.properties):
