@@ -155,21 +155,11 @@ class Property(NamedTuple):
 
 PROPERTIES: dict[str, Property] = {
     "family": Property("name", "residual topology", "architecture.residual"),
-    "weights_learned": Property("yes/no", "parameters in the depth-mixing matrix are trained", "architecture.residual"),
-    "token_dependent": Property("yes/no", "mixing weights differ from token to token", "architecture.residual"),
-    "normalised": Property("yes/no", "the mixing weights of a read sum to one", "architecture.residual"),
-    "sources_per_read": Property("sources", "mean number of weights per read", "architecture.residual, window, depth"),
-    "reach": Property(
-        "share", "mean share of the earlier sources that a read can see", "architecture.residual, window, depth"
-    ),
-    "embedding_kept": Property("yes/no", "every read sees the embedding on its own", "keep_embedding"),
-    "old_sources": Property("name", "what happens to old sources: kept, pooled or dropped", "old_sources"),
     "key_norm": Property("name", "normalisation of a source before its product with the query", "key_norm"),
     "window_sources": Property("sources", "newest sources that a read sees one by one", "window"),
+    "embedding_kept": Property("yes/no", "every read sees the embedding on its own", "keep_embedding"),
+    "old_sources": Property("name", "what happens to old sources: kept, pooled or dropped", "old_sources"),
     "per_channel": Property("yes/no", "one learned weight per feature", "per_channel"),
-    "mixing_parameters": Property(
-        "parameters", "trained parameters of the depth-mixing matrix", "architecture.residual, depth, width"
-    ),
     "depth": Property("layers", "layers of the stack", "architecture.depth"),
     "width": Property("features", "features of the stream", "architecture.width"),
     "heads": Property("heads", "attention heads", "architecture.heads"),
@@ -185,4 +175,15 @@ PROPERTIES: dict[str, Property] = {
     "weight_decay": Property("1/step", "weight decay of matrices", "training.weight_decay"),
     "warmup_share": Property("share", "share of steps with rising learning rate", "training.warmup_share"),
     "gradient_clip": Property("norm", "largest gradient norm", "training.gradient_clip"),
+    "weights_learned": Property("yes/no", "parameters in the depth-mixing matrix are trained", "architecture.residual"),
+    "token_dependent": Property("yes/no", "mixing weights differ from token to token", "architecture.residual"),
+    "normalised": Property("yes/no", "the mixing weights of a read sum to one", "architecture.residual"),
+    "sources_per_read": Property("sources", "mean number of weights per read", "architecture.residual, window, depth"),
+    "reach": Property(
+        "share", "mean share of the earlier sources that a read can see", "architecture.residual, window, depth"
+    ),
+    "mixing_parameters": Property(
+        "parameters", "trained parameters of the depth-mixing matrix", "architecture.residual, depth, width"
+    ),
 }
+"""Those that an option sets come before those that follow from several."""
