@@ -21,6 +21,8 @@ FAILED = "failed"
 """Target: 1 for a failed trial, 0 for a complete one. What makes trials fail is a question of its own."""
 FEWEST_FAILED = 5
 """Failed architectures from which on that question is asked."""
+FEWEST_TRIED = 40
+"""Architectures from which on a report asks it by itself."""
 
 
 def analyse(
@@ -50,6 +52,28 @@ def analyse(
     if targets == study.ranking.targets:
         _keep(study, rankings)
     return rankings
+
+
+def analyse_for_report(
+    study: Study, trials: Sequence[RecordedTrial], progress: Progress | None = None
+) -> list[Ranking]:
+    """Rank for each target of the study as `analyse`, and last by what makes trials fail, where enough trials tell."""
+    asks = can_rank_failures(trials)
+    share = len(study.ranking.targets) / (len(study.ranking.targets) + asks)
+    rankings = analyse(study, trials, (), _scaled(progress, 0.0, share))
+    return rankings + (analyse(study, trials, [FAILED], _scaled(progress, share, 1 - share)) if asks else [])
+
+
+def can_rank_failures(trials: Sequence[RecordedTrial]) -> bool:
+    """Whether so many architectures were tried, and failed, that what makes them fail can be ranked."""
+    chosen = [row for row in table(trials) if row["ending"] in ("complete", "failed")]
+    failed = {row["key"] for row in chosen if row["ending"] == "failed"}
+    return len(failed) >= FEWEST_FAILED and len({row["key"] for row in chosen}) >= FEWEST_TRIED
+
+
+def _scaled(progress: Progress | None, start: float, length: float) -> Progress | None:
+    """Turn the progress of a part into that of the whole."""
+    return None if progress is None else lambda step, share: progress(step, start + length * share)
 
 
 def with_failures(rows: Sequence[Row]) -> list[Row]:

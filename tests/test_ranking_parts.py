@@ -177,12 +177,14 @@ def test_a_perfect_model_gives_the_partial_dependence_by_brute_force() -> None:
 
 
 def test_numbers_are_compared_by_fifths_or_by_their_values() -> None:
-    frame = pandas.DataFrame({"many": np.arange(50.0), "few": np.tile([4, 8, 12], 17)[:50]})
+    tied = np.repeat([1.0, 2.0, 3.0, 4.0, 5.0, 6.0], [10, 10, 10, 10, 5, 5])
+    frame = pandas.DataFrame({"many": np.arange(50.0), "few": np.tile([4, 8, 12], 17)[:50], "tied": tied})
     encoded, _ = encode([encode_property(frame[name]) for name in frame])
-    many, few = (levels_of(position, encoded, frame[name].tolist()) for position, name in enumerate(frame))
+    many, few, ties = (levels_of(position, encoded, frame[name].tolist()) for position, name in enumerate(frame))
     assert many.names[0] == "0 to 9"
     assert np.bincount(many.of_row).tolist() == [10] * 5
     assert few.names == ("4", "8", "12")
+    assert ties.names == ("1", "2", "3", "4", "5 to 6")
 
 
 def test_the_basis_is_centred_orthogonal_and_of_one_size() -> None:

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from resnas.comparison import Trained
-from resnas.ranking import CONSTANT, NOT_SEPARABLE, SUPPORTED, PropertyEffect, Ranking
+from resnas.ranking import CONSTANT, NOT_SEPARABLE, SUPPORTED, Check, Interaction, LevelMean, PropertyEffect, Ranking
 from resnas.report import Material, study_figures, write_report
 from resnas.report.answer import answer, disagreements
 from resnas.report.depth_figures import profile_figure
@@ -102,6 +102,8 @@ def effect(name: str, value: float, verdict: str = SUPPORTED, **more) -> Propert
         "effect_high": 0.0,
     }
     values = {"importance": value, "effect": -value, "direction": "higher lowers it", "p_value": 0.01, "n": 50} | size
+    values |= {"second_importance": value / 3, "leader_share": 0.87}
+    values["levels"] = (LevelMean("4", 1.25, 1.1, 1.4, 20), LevelMean("8 to 12", 0.75, 0.7, 0.9, 30))
     return PropertyEffect(name, verdict=verdict, **(values | more))
 
 
@@ -120,6 +122,10 @@ def ranking(*effects: PropertyEffect, refusal: str | None = None) -> Ranking:
         reliable=refusal is None,
         refusal=refusal,
         effects=effects,
+        interactions=(Interaction("reach", "depth", 0.123, 0.21, NOT_SEPARABLE),),
+        checks=(Check("trees", 0.375, 0.8125),),
+        surrogate="ridge regression",
+        n_random=40,
     )
 
 
@@ -135,6 +141,7 @@ def test_the_figures_of_a_ranking_show_each_group_once_with_its_interval_and_ver
     assert [one.name for one in GROUPED.moved_together()] == ["reach", "depth"]
     importance = {trace.name: trace for trace in importance_figure(GROUPED).data}
     assert set(importance) == {SUPPORTED, NOT_SEPARABLE}
+    assert all(trace.marker.symbol in {mark.symbol for mark in VERDICTS.values()} for trace in importance.values())
     supported = importance[SUPPORTED]
     assert list(supported.y) == ["reach + 1"]
     assert list(supported.x) == [0.5]
@@ -156,7 +163,7 @@ def test_a_refused_ranking_has_its_sentence_and_no_bars(finished_study):
     accepted = html(Material(finished_study, load_trials(finished_study)), [GROUPED])
     assert 'id="figure-importance-dilution"' in accepted
     assert '<span class="verdict supported">supported</span>' in accepted
-    assert "moved together with window_sources" in accepted
+    assert "moved together with the next one" in accepted
 
 
 def material(*rows: dict, objectives: dict | None = None) -> Material:

@@ -7,25 +7,20 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from rich.console import Console
 from rich.markup import escape
 
 from resnas.analysis import FAILED, Progress, analyse, effect_rows
 from resnas.cli.tables import finite, make_console, print_rows
-from resnas.comparison import comparable
 from resnas.errors import InputError
 from resnas.problems import unknown
 from resnas.ranking import NOT_SEPARABLE, Ranking
 from resnas.ranking.result import interval, number
-from resnas.results import table
 from resnas.search import load_trials
-from resnas.search.importances import WHY_THEY_DIFFER, OptunaImportance, optuna_importances
-from resnas.study import Study, derive_seed, known_metrics
-
-if TYPE_CHECKING:
-    from optuna.trial import FrozenTrial
+from resnas.search.importances import WHY_THEY_DIFFER, OptunaImportance, importances_beside
+from resnas.study import Study, known_metrics
 
 SHOWN_PARAMETERS = 8
 
@@ -37,7 +32,7 @@ def run_analyze(path: Path, targets: list[str], overrides: list[str], format: st
     trials = load_trials(study)
     with _progress() as progress:
         rankings = analyse(study, trials, targets, progress)
-    optuna = {ranking.target: _optuna(study, trials, ranking.target) for ranking in rankings}
+    optuna = {ranking.target: importances_beside(study, trials, ranking.target) for ranking in rankings}
     if format == "csv":
         print_rows(effect_rows(rankings), format)
     elif format == "json":
@@ -64,12 +59,6 @@ def _progress() -> Iterator[Progress]:
     with Bar(transient=True, console=Console(stderr=True)) as bar:
         task = bar.add_task("ranking", total=1.0)
         yield lambda step, share: bar.update(task, completed=share, description=step)
-
-
-def _optuna(study: Study, trials: Sequence[FrozenTrial], target: str) -> list[OptunaImportance]:
-    numbers = {row["number"] for row in comparable(table(trials))}
-    ranked = [trial for trial in trials if trial.number in numbers]
-    return optuna_importances(ranked, target, derive_seed(study.search.seed, "fANOVA", target))
 
 
 def _plain(ranking: Ranking, optuna: Sequence[OptunaImportance]) -> dict[str, Any]:

@@ -53,12 +53,12 @@ def print_numbers(path: Path, overrides: list[str], format: str, name: str | Non
 
 def _ranked(study: Study) -> tuple[list[FrozenTrial], list[Ranking]]:
     """Return the trials of a study and its rankings."""
-    from resnas.analysis import analyse
+    from resnas.analysis import analyse_for_report
 
     trials = load_trials(study)
     with Progress(transient=True, console=Console(stderr=True)) as progress:
         task = progress.add_task("ranking", total=1.0)
-        rankings = analyse(
+        rankings = analyse_for_report(
             study,
             trials,
             progress=lambda step, share: progress.update(task, completed=share, description=f"ranking {step}"),

@@ -69,14 +69,14 @@ def _same_command(study: Study, overrides: list[str]) -> str:
 
 def _conclude(study: Study, console: Console) -> None:
     """Rank the properties, write the report, say what was found."""
-    from resnas.analysis import analyse
+    from resnas.analysis import analyse_for_report
     from resnas.report import Material, answer, write_report
 
     trials = load_trials(study)
     print_best(study, trials)
     with Progress(SpinnerColumn(), TextColumn("{task.description}"), console=console, transient=True) as progress:
         task = progress.add_task("ranking")
-        rankings = analyse(
+        rankings = analyse_for_report(
             study,
             trials,
             progress=lambda step, share: progress.update(task, description=f"ranking {share:.0%}: {step}"),

@@ -18,7 +18,7 @@ SHOWN_ARCHITECTURES = 8
 
 def run_dashboard(path: Path, host: str, port: int, overrides: list[str]) -> None:
     """Put figures and answer on the dashboard, and serve it until Ctrl-C."""
-    from resnas.analysis import analyse
+    from resnas.analysis import analyse_for_report
     from resnas.dashboard import publish, serve
     from resnas.report import Material, note, study_figures
 
@@ -27,7 +27,7 @@ def run_dashboard(path: Path, host: str, port: int, overrides: list[str]) -> Non
     trials = optuna_study.get_trials(deepcopy=False)
     console = make_console()
     with console.status("ranking and drawing"):
-        rankings = analyse(study, trials)
+        rankings = analyse_for_report(study, trials)
         figures = study_figures(Material(study, trials), rankings)
         publish(study, optuna_study, {one.id: one.figure for one in figures}, note(study, trials, rankings))
     with contextlib.suppress(KeyboardInterrupt):

@@ -7,6 +7,7 @@ gate, `evidence` measures all of it in order, `verdicts` judges, `protocol` is t
 `self_test` runs it on studies whose truth is known.
 """
 
+from resnas.ranking.evidence import LEADERS
 from resnas.ranking.protocol import rank
 from resnas.ranking.result import (
     CONSTANT,
@@ -22,6 +23,7 @@ from resnas.ranking.result import (
 
 __all__ = [
     "CONSTANT",
+    "LEADERS",
     "NOT_SEPARABLE",
     "SUGGESTIVE",
     "SUPPORTED",

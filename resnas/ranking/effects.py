@@ -70,10 +70,14 @@ def _bins(one: Property, series: Sequence[object]) -> tuple[tuple[str, ...], Ind
         found = np.searchsorted(np.unique(inner), numbers, side="right")
         code = np.searchsorted(np.unique(found), found)
         edges = [numbers[code == bin] for bin in range(code.max() + 1)]
-        names = [f"{bin.min():.3g} to {bin.max():.3g}" for bin in edges]
+        names = [_range(f"{bin.min():.3g}", f"{bin.max():.3g}") for bin in edges]
     of_row = np.full(len(one.applies), -1, dtype=np.intp)
     of_row[one.applies] = code
     return tuple(names), of_row
+
+
+def _range(low: str, high: str) -> str:
+    return low if low == high else f"{low} to {high}"
 
 
 def _named(one: Property, is_option: bool) -> tuple[tuple[str, ...], Indices]:

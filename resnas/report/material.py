@@ -15,6 +15,7 @@ from typing import Any
 
 from optuna.trial import FrozenTrial
 
+from resnas.analysis import FAILED
 from resnas.architecture import Stack
 from resnas.comparison import Row, Trained, comparable, finite, trained
 from resnas.report.confirmations import Confirmation, read_confirmations
@@ -110,6 +111,11 @@ def unit(name: str) -> str:
 def titled(name: str) -> str:
     """Return a metric with its unit, as an axis says it."""
     return f"{escape(name)} ({unit(name)})" if unit(name) else escape(name)
+
+
+def called(target: str) -> str:
+    """Return what a title calls the target of a ranking."""
+    return "failing" if target == FAILED else target
 
 
 def _last_measurement(result: dict[str, Any]) -> dict[str, Any]:

@@ -14,6 +14,7 @@ import plotly.io
 from optuna.trial import FrozenTrial
 from plotly.offline import get_plotlyjs
 
+from resnas.analysis import FAILED
 from resnas.atomic import write_text
 from resnas.ranking import Ranking
 from resnas.report.answer import QUESTION, answer
@@ -23,8 +24,8 @@ from resnas.report.sections import contents
 from resnas.report.stylesheet import SCRIPT, STYLESHEET
 from resnas.study import Study
 
-BEHIND_THE_ANSWER = ("architectures", "best-against-rival", "rankings", "confirmations")
-"""The exhibits whose files hold the numbers of the answer."""
+BEHIND_THE_ANSWER = ("architectures", "best-against-rival", "basis-", "properties-", "confirmations")
+"""How the names of the exhibits begin whose files hold the numbers of the answer."""
 CONFIG = {"displaylogo": False, "displayModeBar": False, "responsive": True, "scrollZoom": False}
 
 
@@ -59,7 +60,7 @@ def note(study: Study, trials: Sequence[FrozenTrial], rankings: Sequence[Ranking
 def _verdicts(material: Material, rankings: Sequence[Ranking]) -> list[str]:
     """Return what the rankings say, and what was confirmed of it."""
     return [
-        *(one.sentence() for one in rankings),
+        *(one.sentence() for one in rankings if one.reliable or one.target != FAILED),
         *(f"Put to the test: {one.sentence}" for one in material.confirmations),
     ]
 
@@ -87,7 +88,7 @@ def _header(material: Material, rankings: Sequence[Ranking], sections: Sequence[
     found = answer(material)
     sentences = "".join(f"<li>{escape(sentence)}</li>" for sentence in _verdicts(material, rankings))
     said = f"<ul>{sentences}</ul>" if sentences else ""
-    behind = [one for section in sections for one in section.exhibits if one.id in BEHIND_THE_ANSWER]
+    behind = [one for section in sections for one in section.exhibits if one.id.startswith(BEHIND_THE_ANSWER)]
     links = ", ".join(_link(one) for one in behind)
     numbers = f'<p class="small">Its numbers: {links}</p>' if links else ""
     written = datetime.now().strftime("%Y-%m-%d %H:%M")

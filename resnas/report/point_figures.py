@@ -12,7 +12,7 @@ import plotly.graph_objects as go
 
 from resnas.comparison import Trained, pareto_front
 from resnas.report.material import titled
-from resnas.report.style import GREY, HEIGHT_PX, Mark, axis, family_marks, layout, near, translucent
+from resnas.report.style import GREY, HEIGHT_PX, Mark, axis, family_marks, layout, near, translucent, whiskers
 from resnas.results import Direction
 
 LABEL_CHARACTERS = 50
@@ -89,15 +89,13 @@ def forest_figure(estimates: Sequence[Estimate], marks: dict[str, Mark], x_title
             mode="markers",
             name=kind,
             marker={"symbol": mark.symbol, "color": mark.colour, "size": 11},
-            error_x={
-                "type": "data",
-                "symmetric": False,
-                "array": [estimates[i].high - estimates[i].value for i in chosen],
-                "arrayminus": [estimates[i].value - estimates[i].low for i in chosen],
-                "color": mark.colour,
-                "thickness": 2,
-                "width": 4,
-            },
+            error_x=whiskers(
+                [estimates[i].value for i in chosen],
+                [estimates[i].low for i in chosen],
+                [estimates[i].high for i in chosen],
+                mark.colour,
+                cap_px=4,
+            ),
             hovertemplate="%{x:.3g}<extra>%{y}</extra>",
         )
     for label, lines in zip(labels, wrapped, strict=True):

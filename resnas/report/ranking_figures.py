@@ -5,65 +5,86 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Sequence
 from html import escape
+from typing import NamedTuple
 
 import plotly.graph_objects as go
 
-from resnas.ranking import PropertyEffect, Ranking
-from resnas.report.material import unit
-from resnas.report.style import GREY, VERDICTS, axis, layout
+from resnas.ranking import SUGGESTIVE, SUPPORTED, PropertyEffect, Ranking
+from resnas.report.material import called, unit
+from resnas.report.style import GREY, VERDICTS, axis, layout, whiskers
 
 MOST_PROPERTIES = 14
 ROW_PX = 30
+UNCLEAR = {verdict: f"{verdict}, no clear direction" for verdict in (SUPPORTED, SUGGESTIVE)}
+"""What an effect is called whose interval holds 0; where nothing is separable from noise, no direction is claimed."""
+KINDS = {
+    kind: mark
+    for verdict, full in VERDICTS.items()
+    for kind, mark in (
+        (verdict, full),
+        *([(UNCLEAR[verdict], full._replace(symbol=f"{full.symbol}-open-dot"))] if verdict in UNCLEAR else []),
+    )
+}
+"""Entries of the legend, in order."""
+
+
+class Point(NamedTuple):
+    """A property with the value that is drawn of it, and its interval."""
+
+    effect: PropertyEffect
+    value: float
+    low: float | None
+    high: float | None
+    kind: str
+    """Its entry in the legend, from `KINDS`."""
 
 
 def importance_figure(ranking: Ranking) -> go.Figure:
     """Draw how much worse held-out predictions get when a property is permuted, with 90 % intervals."""
-    effects = ranking.moved_together()[:MOST_PROPERTIES]
-    rows = [(one.importance, one.importance_low, one.importance_high) for one in effects]
-    return _intervals(ranking, effects, rows, "rise of held-out error", zero_based=True)
+    points = [
+        Point(one, one.importance, one.importance_low, one.importance_high, one.verdict)
+        for one in ranking.moved_together()[:MOST_PROPERTIES]
+        if one.importance is not None
+    ]
+    return _intervals(ranking, points, "rise of held-out error", zero_based=True)
 
 
 def effect_figure(ranking: Ranking) -> go.Figure:
-    """Draw what a property does to the target, in the target's units, with 90 % intervals."""
-    effects = ranking.moved_together()[:MOST_PROPERTIES]
-    rows = [(one.effect, one.effect_low, one.effect_high) for one in effects]
-    return _intervals(ranking, effects, rows, f"effect on {ranking.target}", zero_based=False)
+    """Draw what a property does to the target, in its units, with 90 % intervals, hollow where these hold 0."""
+    points = [
+        Point(one, one.effect, one.effect_low, one.effect_high, _kind(one))
+        for one in ranking.moved_together()[:MOST_PROPERTIES]
+        if one.effect is not None
+    ]
+    return _intervals(ranking, points, f"effect on {called(ranking.target)}", zero_based=False)
 
 
-def _intervals(
-    ranking: Ranking,
-    effects: Sequence[PropertyEffect],
-    rows: Sequence[tuple[float | None, float | None, float | None]],
-    x_title: str,
-    *,
-    zero_based: bool,
-) -> go.Figure:
+def _kind(effect: PropertyEffect) -> str:
+    """Return the verdict, and that it says nothing of a direction where that is so."""
+    low, high = effect.effect_low, effect.effect_high
+    has_direction = low is None or high is None or low > 0 or high < 0
+    return effect.verdict if has_direction or effect.verdict not in UNCLEAR else UNCLEAR[effect.verdict]
+
+
+def _intervals(ranking: Ranking, points: Sequence[Point], x_title: str, *, zero_based: bool) -> go.Figure:
     """Draw points with intervals, most important on top; a refused ranking is its sentence."""
     if not ranking.reliable:
         return refused_figure(ranking)
-    labels = [row_label(effect) for effect in effects]
-    figure = go.Figure(layout=layout(110 + ROW_PX * len(effects)))
-    for verdict, mark in VERDICTS.items():
-        chosen = [i for i, effect in enumerate(effects) if effect.verdict == verdict and rows[i][0] is not None]
+    labels = [row_label(point.effect) for point in points]
+    figure = go.Figure(layout=layout(110 + ROW_PX * len(points)))
+    for kind, mark in KINDS.items():
+        chosen = [point for point in points if point.kind == kind]
         if not chosen:
             continue
-        values = [float(rows[i][0] or 0.0) for i in chosen]
+        values = [point.value for point in chosen]
         figure.add_scatter(
             x=values,
-            y=[labels[i] for i in chosen],
+            y=[row_label(point.effect) for point in chosen],
             mode="markers",
-            name=verdict,
+            name=kind,
             marker={"symbol": mark.symbol, "color": mark.colour, "size": 10},
-            error_x={
-                "type": "data",
-                "symmetric": False,
-                "array": [_gap(rows[i][2], value) for i, value in zip(chosen, values, strict=True)],
-                "arrayminus": [_gap(value, rows[i][1]) for i, value in zip(chosen, values, strict=True)],
-                "color": mark.colour,
-                "thickness": 2,
-                "width": 0,
-            },
-            text=[escape(f"{effects[i].name}: {effects[i].direction}") for i in chosen],
+            error_x=whiskers(values, [point.low for point in chosen], [point.high for point in chosen], mark.colour),
+            text=[escape(f"{point.effect.name}: {point.effect.direction}") for point in chosen],
             hovertemplate="%{text}<br>%{x:.3g}<extra></extra>",
         )
     title = f"{x_title} ({unit(ranking.target)})" if unit(ranking.target) else x_title
@@ -73,11 +94,6 @@ def _intervals(
     order = {"categoryorder": "array", "categoryarray": labels, "autorange": "reversed"}
     figure.update_yaxes(axis("", showgrid=False, ticks="", **order))
     return figure
-
-
-def _gap(high: float | None, low: float | None) -> float:
-    """Return the length of one side of an interval; 0 where it was not measured."""
-    return max(0.0, high - low) if high is not None and low is not None else 0.0
 
 
 def row_label(effect: PropertyEffect) -> str:

@@ -109,6 +109,21 @@ def axis(title: str, **more: Any) -> dict[str, Any]:
     return shared | more
 
 
+def whiskers(
+    values: Sequence[float], lows: Sequence[float | None], highs: Sequence[float | None], colour: str, cap_px: int = 0
+) -> dict[str, Any]:
+    """Return the bars of intervals around values; none where an end was not measured."""
+    return {
+        "type": "data",
+        "symmetric": False,
+        "array": [0.0 if high is None else high - value for value, high in zip(values, highs, strict=True)],
+        "arrayminus": [0.0 if low is None else value - low for value, low in zip(values, lows, strict=True)],
+        "color": colour,
+        "thickness": 2,
+        "width": cap_px,
+    }
+
+
 def near(values: Sequence[float]) -> list[float] | None:
     """Return the range of an axis that shows all values but those three interquartile ranges away from the middle
     half; None for what the axis does by itself."""

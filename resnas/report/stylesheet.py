@@ -43,7 +43,7 @@ figcaption { max-width: 46rem; margin-top: .5rem; overflow-wrap: anywhere; }
 .scroll:focus-visible { outline: 2px solid var(--accent); }
 table { border-collapse: collapse; width: 100%; font-size: .88rem; line-height: 1.45; }
 th { text-align: left; font-weight: 600; color: var(--soft); vertical-align: bottom; }
-th, td { padding: .55rem .8rem; border-bottom: 1px solid var(--line); }
+th, td { padding: .55rem .7rem; border-bottom: 1px solid var(--line); }
 tbody tr:last-child td { border-bottom: 0; }
 td { vertical-align: top; }
 td .small { font-size: .95em; }
@@ -51,7 +51,7 @@ td.number { font-variant-numeric: tabular-nums; white-space: nowrap; }
 td.name { min-width: 17rem; }
 .first { white-space: nowrap; }
 td.name .small, td.property .small { overflow-wrap: anywhere; }
-td.property { min-width: 13rem; } td.direction { min-width: 9rem; }
+td.property { min-width: 9rem; } td.member { padding-left: 1.8rem; white-space: nowrap; } td.direction { min-width: 8.5rem; }
 .dot { display: inline-block; width: .65em; height: .65em; border-radius: 50%; margin-right: .5em;
   -webkit-print-color-adjust: exact; print-color-adjust: exact; }
 .tag { display: inline-block; font-size: .78rem; color: var(--soft); border: 1px solid var(--line);
@@ -60,6 +60,7 @@ td.property { min-width: 13rem; } td.direction { min-width: 9rem; }
 .verdict.supported { color: var(--good); background: var(--good-wash); }
 .verdict.suggestive { color: var(--maybe); background: var(--maybe-wash); }
 .verdict.noise { color: var(--none); background: var(--none-wash); font-weight: 400; }
+td .verdict.noise { white-space: normal; border-radius: .8rem; min-width: 7.4rem; max-width: 8.5rem; }
 .refusal { border: 1px dashed var(--line); border-radius: 8px; padding: .9rem 1.2rem; background: var(--card); }
 dl { display: grid; grid-template-columns: minmax(9rem, 15rem) 1fr; gap: .5rem 1.5rem; }
 dt { font-weight: 600; overflow-wrap: anywhere; }

@@ -1,11 +1,10 @@
-"""How a table is written in HTML, and the table of a ranking. Every text that comes from a user is escaped here."""
+"""How a table, or a list of definitions, is written in HTML. Every text that comes from a user is escaped here."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from html import escape
 
-from resnas.ranking import CONSTANT, SUGGESTIVE, SUPPORTED, PropertyEffect, Ranking
 from resnas.report.exhibit import ReportTable, Row
 from resnas.report.words import MISSING, number
 
@@ -45,7 +44,7 @@ def number_of(name: str, digits: int = 4) -> Value:
 
 def interval_of(name: str, digits: int = 3) -> Value:
     """Return a cell of the columns `name`, `name_low` and `name_high` of the row."""
-    return lambda row: _interval(row[name], row[f"{name}_low"], row[f"{name}_high"], digits)
+    return lambda row: with_interval(row[name], row[f"{name}_low"], row[f"{name}_high"], digits)
 
 
 def spread_of(name: str, digits: int = 4) -> Value:
@@ -94,45 +93,14 @@ def figure_of(value: object, digits: int = 4) -> Cell:
     return escape(number(value, digits)), "number"
 
 
-def effects(ranking: Ranking) -> str:
-    """Return the table of all properties of a ranking, the constant ones in one last row."""
-    rows = []
-    leaders: set[str] = set()
-    for effect in ranking.effects:
-        if effect.verdict == CONSTANT:
-            continue
-        leader = next((name for name in effect.correlated_with if name in leaders), None)
-        leaders.add(effect.name)
-        rows.append(
-            [
-                (f"<code>{escape(effect.name)}</code>{_partners(effect, leader)}", "property"),
-                (f'<span class="verdict {_kind(effect)}">{escape(effect.verdict)}</span>', ""),
-                (escape(effect.direction), "direction"),
-                _interval(effect.effect, effect.effect_low, effect.effect_high),
-                _interval(effect.importance, effect.importance_low, effect.importance_high),
-                figure_of(effect.p_value, 2),
-                figure_of(effect.n),
-            ]
-        )
-    header = ["property", "verdict", "direction", "effect, 90 % interval", "importance, 90 % interval", "p", "trials"]
-    constant = [effect.name for effect in ranking.effects if effect.verdict == CONSTANT]
-    note = f'<p class="small">Not varied in this study: {escape(", ".join(constant))}.</p>' if constant else ""
-    return table(f"Properties by {ranking.target}", header, rows) + note
+def definitions(words: Mapping[str, str]) -> str:
+    """Return a list of words and what is said of them."""
+    items = (f"<dt>{breakable(escape(word))}</dt><dd>{escape(text)}</dd>" for word, text in words.items())
+    return f"<dl>{''.join(items)}</dl>"
 
 
-def _kind(effect: PropertyEffect) -> str:
-    return {SUPPORTED: "supported", SUGGESTIVE: "suggestive"}.get(effect.verdict, "noise")
-
-
-def _partners(effect: PropertyEffect, leader: str | None) -> str:
-    """Name the properties that were moved along: all in the first row of a group, its first one in the others."""
-    if not effect.correlated_with:
-        return ""
-    partners = [leader] if leader else effect.correlated_with
-    return f'<br><span class="small">moved together with {escape(", ".join(partners))}</span>'
-
-
-def _interval(value: float | None, low: float | None, high: float | None, digits: int = 3) -> Cell:
+def with_interval(value: float | None, low: float | None, high: float | None, digits: int = 3) -> Cell:
+    """Return a cell of a number, and its interval on a second line."""
     if value is None:
         return MISSING, "number"
     if low is None or high is None:

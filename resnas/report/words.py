@@ -23,8 +23,9 @@ GLOSSARY = {
     "contribution ratio": "‖f‖ / ‖h + f‖ of a sublayer's output f and its read h. Describes one topology from within.",
     "architecture": "One choice of every value of the search space. Its key is a hash of these values.",
     "seed": "Start of the random numbers of weights and batches. Two seeds of one architecture differ by luck.",
-    "supported": "Beats shuffled targets after correction for the number of properties, and its interval lies above 0.",
-    "suggestive": "Better than shuffled targets, but not clearly enough to build on.",
+    "supported": "Beats shuffled residuals of a model without the property (p < 0.05, corrected for the number of "
+    "properties), its interval lies above 0, and a second surrogate needs it, too.",
+    "suggestive": "Better than such shuffled residuals (p < 0.2), but not clearly enough to build on.",
     "not separable from noise": "No evidence of an effect. That is not evidence of no effect.",
 }
 MISSING = "–"

@@ -11,6 +11,10 @@ import optuna
 from optuna.importance import FanovaImportanceEvaluator, PedAnovaImportanceEvaluator, get_param_importances
 from optuna.trial import FrozenTrial, TrialState
 
+from resnas.comparison import comparable
+from resnas.results import table
+from resnas.study import Study, derive_seed
+
 FEWEST_TRIALS = 4
 """Fewer give no importances."""
 WHY_THEY_DIFFER = (
@@ -28,6 +32,13 @@ class OptunaImportance:
     parameter: str
     ped_anova: float | None
     fanova: float | None
+
+
+def importances_beside(study: Study, trials: Sequence[FrozenTrial], target: str) -> list[OptunaImportance]:
+    """Return what Optuna says of a metric, of those trials of the study that a ranking of it is made from."""
+    numbers = {row["number"] for row in comparable(table(trials))}
+    ranked = [trial for trial in trials if trial.number in numbers]
+    return optuna_importances(ranked, target, derive_seed(study.search.seed, "fANOVA", target))
 
 
 def optuna_importances(trials: Sequence[FrozenTrial], target: str, seed: int) -> list[OptunaImportance]:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from resnas.analysis import FAILED
 from resnas.ranking import Ranking
 from resnas.report.exhibit import Exhibit, ReportFigure, Section
 from resnas.report.material import Material
@@ -14,16 +15,18 @@ from resnas.report.sections import architectures, background, depth, progress, p
 
 
 def contents(material: Material, rankings: Sequence[Ranking]) -> list[Section]:
-    """Return the sections after the answer."""
+    """Return the sections after the answer; what makes trials fail is shown with the failures."""
+    wanted = [one for one in rankings if one.target != FAILED]
+    failing = next((one for one in rankings if one.target == FAILED), None)
     return [
         architectures.section(material),
         depth.dilution(material),
         depth.mixing(material),
         trade_off.section(material),
-        properties.section(rankings),
+        properties.section(material, wanted),
         *properties.confirmations(material),
         progress.search(material),
-        progress.failures(material),
+        progress.failures(material, failing),
         progress.budget(material),
         background.protocol(material),
         background.glossary(material),

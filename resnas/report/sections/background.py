@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from html import escape
-
 from resnas.architecture import PROPERTIES
 from resnas.report import tables
 from resnas.report.exhibit import ReportTable, Row, Section
@@ -19,13 +17,13 @@ def protocol(material: Material) -> Section:
     """Return what a reader needs to judge or repeat the study."""
     found = facts(material)
     rows: list[Row] = [{"what": heading, "how": text} for heading, text in found.items()]
-    table = ReportTable("protocol", "Protocol and environment", "", rows, _definitions(found))
+    table = ReportTable("protocol", "Protocol and environment", "", rows, tables.definitions(found))
     return Section("provenance", "How this was obtained", [table])
 
 
 def glossary(material: Material) -> Section:
     """Return the words, the metrics, and the properties with the options that set them."""
-    return Section("glossary", "Glossary", [_definitions(GLOSSARY), _metrics(), _properties(material)])
+    return Section("glossary", "Glossary", [tables.definitions(GLOSSARY), _metrics(), _properties(material)])
 
 
 def _metrics() -> ReportTable:
@@ -58,11 +56,3 @@ def _properties(material: Material) -> ReportTable:
     ]
     caption = "What an architecture is described by, and the options of a search space that set it."
     return tables.made_of(rows, columns, id="glossary-properties", title="Properties", caption=caption)
-
-
-def _definitions(words: dict[str, str]) -> str:
-    return (
-        "<dl>"
-        + "".join(f"<dt>{tables.breakable(escape(word))}</dt><dd>{escape(text)}</dd>" for word, text in words.items())
-        + "</dl>"
-    )

@@ -7,6 +7,7 @@ from html import escape
 from typing import Any
 
 from resnas.comparison import pareto_front
+from resnas.ranking import Ranking
 from resnas.report import finding_tables
 from resnas.report.anytime import Choice, Moment, RandomSearch, best_over_time, choice, random_search
 from resnas.report.budget import Agreement, agreements
@@ -22,6 +23,7 @@ from resnas.report.curve_figures import (
 from resnas.report.exhibit import Exhibit, ReportFigure, Row, Section, identifier
 from resnas.report.material import Material
 from resnas.report.point_figures import scatter_figure
+from resnas.report.sections import one_ranking
 from resnas.report.words import counted, joined, nothing, number
 
 TIME_UNITS = ((3600.0, "hours"), (60.0, "minutes"), (1.0, "seconds"))
@@ -143,10 +145,14 @@ def _front(material: Material) -> ReportFigure:
     return ReportFigure("pareto-front", "Pareto front", caption, rows, figure)
 
 
-def failures(material: Material) -> Section:
-    """Return why trials failed or were pruned, and which properties the failed architectures have."""
-    reasons, levels = finding_tables.failures(material), finding_tables.failed_levels(material)
-    parts: list[str | Exhibit] = [one for one in (reasons, levels) if one is not None]
+def failures(material: Material, ranking: Ranking | None = None) -> Section:
+    """Return why trials failed or were pruned, and what makes them fail: by a ranking where there is a reliable one,
+    else by the shares of the architectures that failed."""
+    parts: list[str | Exhibit] = [one for one in (finding_tables.failures(material),) if one is not None]
+    if ranking is not None:
+        parts += ["<h3>What makes architectures fail</h3>", *one_ranking.parts(material, ranking)]
+    if ranking is None or not ranking.reliable:
+        parts += [one for one in (finding_tables.failed_levels(material),) if one is not None]
     return Section("failures", "Failures", parts or ["<p>Every trial that ended was completed.</p>"])
 
 

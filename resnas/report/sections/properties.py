@@ -6,95 +6,27 @@ from collections.abc import Sequence
 from html import escape
 
 from resnas.ranking import Ranking
-from resnas.report import finding_tables, ranking_figures, tables
+from resnas.report import finding_tables
 from resnas.report.confirmations import Confirmation
-from resnas.report.exhibit import Exhibit, ReportFigure, ReportTable, Row, Section, identifier
+from resnas.report.exhibit import Exhibit, ReportFigure, Section, identifier
 from resnas.report.material import Material, titled
 from resnas.report.point_figures import Estimate, forest_figure
+from resnas.report.sections import one_ranking
 from resnas.report.style import OUTCOMES
 from resnas.report.words import nothing
 
 
-def section(rankings: Sequence[Ranking]) -> Section:
-    """Return the figures and the table of each ranking, or the reason why there is none."""
-    parts: list[str | Exhibit] = [] if rankings else [nothing("No ranking was made.")]
+def section(material: Material, rankings: Sequence[Ranking]) -> Section:
+    """Return the figures and the tables of each ranking, or the reason why there is none."""
+    shown: list[str | Exhibit] = [] if rankings else [nothing("No ranking was made.")]
     for one in rankings:
-        parts.append(f"<h3>{escape(one.target)}</h3>")
-        if one.reliable:
-            parts += [f"<p>{escape(one.sentence())}</p>", *_figures(one), _effects(one)]
-        else:
-            parts.append(nothing(one.sentence()))
-    parts += [_quality(rankings)] if rankings else []
-    return Section("properties", "What the properties do", parts)
+        shown += [f"<h3>{escape(one.target)}</h3>", *one_ranking.parts(material, one)]
+    return Section("properties", "What the properties do", shown)
 
 
 def refused(rankings: Sequence[Ranking]) -> list[ReportFigure]:
     """Return a figure with the refusal for each ranking that is not reliable: the dashboard has no text beside it."""
-    return [_importance(one) for one in rankings if not one.reliable]
-
-
-def _figures(ranking: Ranking) -> list[ReportFigure]:
-    effect = ReportFigure(
-        id=identifier(f"effect-{ranking.target}"),
-        title=f"Effect on {ranking.target}",
-        caption="Estimated change from low to high values, from false to true, or between the extreme levels, with its "
-        "90 % interval; colour and symbol say the verdict.",
-        rows=_rows(ranking),
-        figure=ranking_figures.effect_figure(ranking),
-        narrow=True,
-    )
-    return [_importance(ranking), effect]
-
-
-def _importance(ranking: Ranking) -> ReportFigure:
-    return ReportFigure(
-        id=identifier(f"importance-{ranking.target}"),
-        title=f"Importance for {ranking.target}",
-        caption="How much worse the held-out predictions get when a property is permuted, with its 90 % interval. “+ "
-        "2” says that two more properties were moved along, because the trials cannot tell them apart.",
-        rows=_rows(ranking),
-        figure=ranking_figures.importance_figure(ranking),
-        narrow=True,
-    )
-
-
-def _effects(ranking: Ranking) -> ReportTable:
-    return ReportTable(
-        id=identifier(f"properties-{ranking.target}"),
-        title=f"Properties by {ranking.target}",
-        caption="Every property that varied, most important first.",
-        rows=_rows(ranking),
-        html=tables.effects(ranking),
-    )
-
-
-def _rows(ranking: Ranking) -> list[Row]:
-    return [{str(name): value for name, value in row.items()} for row in ranking.to_frame().to_dict("records")]
-
-
-def _quality(rankings: Sequence[Ranking]) -> ReportTable:
-    """Return what each ranking rests on: whatever single values it holds."""
-    rows: list[Row] = [
-        {name: value for name, value in one.to_dict().items() if not isinstance(value, list | tuple | dict)}
-        for one in rankings
-    ]
-    names = [name for name in dict.fromkeys(name for row in rows for name in row) if name != "refusal"]
-    columns: list[tables.Column] = [(name.replace("_", " "), _value(name)) for name in names]
-    caption = "What each ranking rests on, R² with its 90 % interval, and whether it is reliable."
-    return tables.made_of(rows, columns, id="rankings", title="What the rankings rest on", caption=caption)
-
-
-def _value(name: str) -> tables.Value:
-    def cell(row: Row) -> tables.Cell:
-        value = row.get(name)
-        is_word = value is None or isinstance(value, str | bool)
-        return tables.text_of(name)({name: _word(value)}) if is_word else tables.figure_of(value, 3)
-
-    return cell
-
-
-def _word(value: object) -> object:
-    return {True: "yes", False: "no"}[value] if isinstance(value, bool) else value
+    return [one_ranking.importance(one) for one in rankings if not one.reliable]
 
 
 def confirmations(material: Material) -> list[Section]:
