@@ -33,7 +33,7 @@ def executor():
     made.stop()
 
 
-def ending(executor, prune=False, timeout_s=60) -> Ended:
+def ending(executor, prune=False, timeout_s=120) -> Ended:
     """Answer reports until a trial ends."""
     deadline = time.monotonic() + timeout_s
     while time.monotonic() < deadline:

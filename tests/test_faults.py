@@ -144,7 +144,7 @@ architecture:
   residual: [fixed, scalar_learned, windowed_depth_attention: {window: [1, 2]}, full_depth_attention]
 training: {learning_rate: {low: 1e-3, high: 1e-2, log: true}}
 """
-RESTARTS = 20
+RESTARTS = 12
 
 
 def settings_with(sampler: str, n_trials: object) -> str:

@@ -122,6 +122,7 @@ def test_the_check_above_can_fail():
     assert loaded("import resnas.model") >= {"torch"}
 
 
+@pytest.mark.timed
 @pytest.mark.parametrize(("arguments", "limit_s"), [(["--help"], 0.5), (["check"], 1.5)])
 def test_light_commands_are_fast(arguments, limit_s):
     """The best of five, warm: other work on the machine must not count."""

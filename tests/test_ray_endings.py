@@ -54,7 +54,7 @@ def telling(tmp_path) -> dict:
 
 def told(tmp_path) -> list[str]:
     """Wait for the note of a telling task."""
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + 90
     while not (tmp_path / "note").exists() or not (tmp_path / "note").read_text():
         assert time.monotonic() < deadline, "the trial did not start"
         time.sleep(0.05)
