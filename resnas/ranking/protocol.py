@@ -39,7 +39,7 @@ def rank(
     folds: int = 5,
     repeats: int = 3,
     bootstraps: int = 100,
-    shuffles: int = 200,
+    shuffles: int = 400,
     progress: Progress | None = None,
 ) -> Ranking:
     """Rank properties by what they do to the target, or say why that is not possible yet.
