@@ -12,6 +12,8 @@ from typing import Any, Protocol
 from resnas.results import Direction, completed
 
 Row = dict[str, Any]
+BASELINE_FAMILY = "fixed"
+"""What every other family is compared with."""
 
 
 class BoundLike(Protocol):

@@ -1,36 +1,35 @@
-"""The live view of a search: a progress bar with what runs and what is best; plain lines where there is no terminal."""
+"""A live view of work under way: a progress bar and lines below it; plain lines where there is no terminal."""
 
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from types import TracebackType
-from typing import TYPE_CHECKING
+from typing import TypeVar
 
-from rich.console import Group
+from rich.console import Console, Group
 from rich.live import Live
 from rich.markup import escape
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn
 from rich.text import Text
 
-from resnas.cli.tables import clock, make_console
-from resnas.results import COUNTED
+from resnas.cli.tables import clock
 
-if TYPE_CHECKING:
-    from resnas.search import Snapshot
+View = TypeVar("View", bound="LiveView")
 
 
 class LiveView:
-    """Shows snapshots; use as a context manager."""
+    """Use as a context manager."""
 
-    def __init__(self, steps: int) -> None:
+    def __init__(self, steps: int, console: Console) -> None:
         self._steps = steps
-        self._console = make_console()
+        self._console = console
         self._progress = Progress(TextColumn("[bold]{task.fields[counts]}"), BarColumn(), TaskProgressColumn())
-        self._task = self._progress.add_task("search", total=None, counts="")
-        self._live = Live(console=self._console, refresh_per_second=4, transient=True)
+        self._task = self._progress.add_task("", total=None, counts="")
+        self._live = Live(console=console, refresh_per_second=4, transient=True)
         self._last = ""
 
-    def __enter__(self) -> LiveView:
+    def __enter__(self: View) -> View:
         if self._console.is_terminal:
             self._live.start()
         return self
@@ -40,36 +39,23 @@ class LiveView:
     ) -> None:
         self._live.stop()
 
-    def __call__(self, snapshot: Snapshot) -> None:
-        """Show how the search stands."""
-        done = sum(snapshot.endings[ending] for ending in COUNTED)
-        if snapshot.last != self._last:
-            self._last = snapshot.last
-            self._console.print(
-                f"[dim]{done:>4}/{snapshot.total}[/dim] {escape(snapshot.last)}", highlight=False, soft_wrap=True
-            )
-        if not self._console.is_terminal:
-            return
-        counts = [f"{done}/{snapshot.total} trials", f"{len(snapshot.running)} running"]
-        counts += [
-            f"{snapshot.endings[kind]} {kind}" for kind in ("pruned", "failed", "retried") if snapshot.endings[kind]
-        ]
-        self._progress.update(self._task, total=snapshot.total, completed=done, counts=" · ".join(counts))
-        self._live.update(Group(self._progress, *self._lines(snapshot)))
+    def show(self, done: int, total: int, last: str, counts: str, lines: Sequence[Text]) -> None:
+        """Show how the work stands: a line for what ended last, once; the bar with its counts; the lines."""
+        if last != self._last:
+            self._last = last
+            self._console.print(f"[dim]{done:>4}/{total}[/dim] {escape(last)}", highlight=False, soft_wrap=True)
+        if self._console.is_terminal:
+            self._progress.update(self._task, total=total, completed=done, counts=counts)
+            self._live.update(Group(self._progress, *lines))
 
-    def _lines(self, snapshot: Snapshot) -> list[Text]:
-        left = "" if snapshot.left_s is None else f", about {clock(snapshot.left_s)} left"
-        lines = [Text(f"{clock(snapshot.elapsed_s)} elapsed{left}")]
-        if snapshot.best is not None:
-            best = snapshot.best
-            lines.append(Text(f"best {best.metric} {best.value:.4g}: trial {best.number}, {best.label}", style="green"))
-        for running in snapshot.running:
-            age = clock(time.monotonic() - running.started_s)
-            lines.append(
-                Text(
-                    f"  trial {running.proposal.trial.number} · step {running.step}/{self._steps} · {age} · "
-                    f"{running.proposal.architecture.label}",
-                    style="dim",
-                )
-            )
-        return lines
+    def running(self, step: int, started_s: float, label: str, name: str = "") -> Text:
+        """Return the line of something that is trained."""
+        age = clock(time.monotonic() - started_s)
+        parts = [part for part in (name, f"step {step}/{self._steps}", age, label) if part]
+        return Text(f"  {' · '.join(parts)}", style="dim")
+
+
+def elapsed(elapsed_s: float, left_s: float | None) -> Text:
+    """Return the line of the time that has passed, and of what is left where that is known."""
+    left = "" if left_s is None else f", about {clock(left_s)} left"
+    return Text(f"{clock(elapsed_s)} elapsed{left}")

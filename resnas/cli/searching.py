@@ -13,7 +13,7 @@ from rich.progress import Progress, SpinnerColumn, TextColumn
 
 from resnas.atomic import write_text
 from resnas.cli.analyzing import print_rankings
-from resnas.cli.live import LiveView
+from resnas.cli.search_view import SearchView
 from resnas.cli.showing import print_best
 from resnas.cli.stopping import INTERRUPTED, stopped_by_signals
 from resnas.cli.tables import make_console
@@ -32,7 +32,7 @@ def run_search(path: Path, overrides: list[str], new_study: str | None = None, e
         study = Study.load(_copied(path, new_study), overrides)
         console.print(f"A study of its own, on which later commands go on: [bold]{study.path}[/bold]", soft_wrap=True)
     executor = make_executor(study)
-    with LiveView(study.budget.steps) as view:
+    with SearchView(study.budget.steps, console) as view:
         coordinator = Coordinator(study, executor, view, extension)
         trials = f"{study.search.n_trials} trials of {study.budget.steps} steps on {study.task_name}"
         console.print(

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from resnas.architecture import Architecture
-from resnas.comparison import Trained, comparable, trained
+from resnas.comparison import BASELINE_FAMILY, Trained, comparable, trained
 from resnas.confirm.change import Change, Material, NotTestable, find_change
 from resnas.confirm.claims import Claim, leading_claims, named_claim, rescaled, share_of_change
 from resnas.confirm.matching import Matched, Quantity, matched, reached
@@ -20,7 +20,7 @@ BESIDE = ("val_loss", "dilution", "effective_depth")
 """Metrics that stand beside the target: each of them alone can be gamed."""
 TEST, VALIDATION = "test_", "val_"
 TEST_LOSS = "test_loss"
-BASELINE, RANDOM = "fixed", "random"
+RANDOM = "random"
 
 
 @dataclass(frozen=True)
@@ -139,7 +139,7 @@ def _best_pairs(
     """Return the best against the best `fixed` and the best random draw, and why one of them is missing."""
     best = ordered[0]
     others = {
-        "the best fixed architecture": next((one for one in ordered if one.family == BASELINE), None),
+        "the best fixed architecture": next((one for one in ordered if one.family == BASELINE_FAMILY), None),
         "the best of the random draws": next(
             (one for one in ordered if any(row["origin"] == RANDOM for row in one.rows)), None
         ),

@@ -8,13 +8,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
-from resnas.comparison import Trained, comparable, trained
+from resnas.comparison import BASELINE_FAMILY, Trained, comparable, trained
 from resnas.errors import InputError
 from resnas.evidence import Interval, difference_interval
 from resnas.results import Direction, RecordedTrial, table
 from resnas.study import Study
-
-BASELINE_FAMILY = "fixed"
 
 
 class Difference(NamedTuple):

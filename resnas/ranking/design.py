@@ -95,8 +95,7 @@ def make_design(encoded: Encoded, interaction_weight: float) -> Design:
     owner = np.repeat(np.arange(len(blocks)), [block.shape[1] for block in blocks])
     basis = np.column_stack(blocks)
     singles = np.arange(basis.shape[1])
-    pairs = np.array(_pairs(encoded, owner), dtype=np.intp).reshape(-1, 2) if interaction_weight else np.zeros((0, 2))
-    pairs = pairs.astype(np.intp)
+    pairs = np.array(_pairs(encoded, owner) if interaction_weight else [], dtype=np.intp).reshape(-1, 2)
     products = interaction_weight * basis[:, pairs[:, 0]] * basis[:, pairs[:, 1]]
     factors = np.concatenate([np.column_stack([singles, singles]), pairs])
     parts = tuple(_part(unit, owner, factors) for unit in encoded.units)

@@ -16,9 +16,9 @@ from resnas.ranking.columns import Encoded
 from resnas.ranking.design import Design, Indices, Vector, make_design
 from resnas.ranking.effects import Levels, contrast, is_picked, level_means
 from resnas.ranking.interactions import MOST_UNITS, PairOfUnits, interactions
-from resnas.ranking.nulls import chosen, null_importance, null_r2, orders
+from resnas.ranking.nulls import null_importance, null_r2, orders
 from resnas.ranking.result import Check
-from resnas.ranking.ridge import HeldOut, Split, held_out, make_splits
+from resnas.ranking.ridge import HeldOut, Split, chosen, held_out, make_splits
 from resnas.ranking.trees import second_opinion
 
 Progress = Callable[[str, float], None]
@@ -142,7 +142,7 @@ def gather(study: Study, quality: Quality, effort: Effort, say: Progress) -> Evi
     splits = study.splits(effort.folds, effort.repeats)
     shuffled = orders(len(study.target), effort.shuffles, study.random(SHUFFLES, 1))
     null = null_importance(quality.design, study.target, quality.penalty, shuffled, splits)
-    importance = np.array([unit[0] for unit in quality.result.importance])
+    importance = quality.result.importances()
     say("second surrogate", 0.4)
     second_r2, second_importance = second_opinion(study.encoded, study.target, splits, study.random(TREES))
     checks = [Check("extremely randomised trees", second_r2, agreement(importance, second_importance))]
@@ -189,8 +189,7 @@ def _bootstrapped(
     design = quality.design.take(rows)
     splits = make_splits(rows, folds, 1, random)
     result = held_out(design, study.target[rows, None], quality.penalty, splits, design.parts)
-    importance = np.array([unit[0] for unit in result.importance])
-    return importance, [level_means(design, levels, result, rows) for levels in study.levels]
+    return result.importances(), [level_means(design, levels, result, rows) for levels in study.levels]
 
 
 def _checks(study: Study, importance: Vector, splits: Sequence[Split], effort: Effort) -> list[Check]:
@@ -213,8 +212,7 @@ def _check(
     designs = [design.take(rows) for design in study.designs]
     design, penalty = chosen(designs, target)
     result = held_out(design, target[:, None], penalty, splits, design.parts)
-    other = np.array([unit[0] for unit in result.importance])
-    return Check(name, float(result.r2()[0]), agreement(importance, other))
+    return Check(name, float(result.r2()[0]), agreement(importance, result.importances()))
 
 
 def agreement(one: Vector, other: Vector) -> float | None:

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from resnas.ranking.design import Design, Indices, Vector
-from resnas.ranking.ridge import Choice, Split, choose, held_out
+from resnas.ranking.ridge import Split, choose, held_out
 
 
 def orders(rows: int, shuffles: int, random: np.random.Generator) -> list[Indices]:
@@ -37,8 +37,8 @@ def null_r2(designs: Sequence[Design], target: Vector, shuffled: Sequence[Indice
     choice = choose(designs, targets)
     found = np.full(targets.shape[1], np.nan)
     for number, penalty in {*zip(choice.design.tolist(), choice.penalty.tolist(), strict=True)}:
-        chosen = (choice.design == number) & (choice.penalty == penalty)
-        found[chosen] = held_out(designs[number], targets[:, chosen], penalty, splits).r2()
+        same = (choice.design == number) & (choice.penalty == penalty)
+        found[same] = held_out(designs[number], targets[:, same], penalty, splits).r2()
     return found
 
 
@@ -77,9 +77,3 @@ def ridge_fit(features: NDArray[np.float64], target: Vector, penalty: float) -> 
     fitted = left @ (shrunk * (left.T @ (target - target.mean()))) + target.mean()
     leverage = (left**2 * shrunk).sum(axis=1) + 1 / len(target)
     return fitted, leverage
-
-
-def chosen(designs: Sequence[Design], target: Vector) -> tuple[Design, float]:
-    """Return the design and the penalty that predict the target best by leave-one-out."""
-    choice: Choice = choose(designs, target[:, None])
-    return designs[int(choice.design[0])], float(choice.penalty[0])

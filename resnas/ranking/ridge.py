@@ -48,6 +48,10 @@ class HeldOut:
     importance: tuple[Vector, ...]
     coefficients: Matrix
 
+    def importances(self) -> Vector:
+        """Return the importance of each unit for its first target, [units]."""
+        return np.array([of_targets[0] for of_targets in self.importance])
+
     def r2(self) -> Vector:
         """Return 1 − squared error / squared distance from the mean, [targets]."""
         total = ((self.target - self.target.mean(axis=0)) ** 2).sum(axis=0)
@@ -75,6 +79,12 @@ def choose(designs: Sequence[Design], targets: Matrix) -> Choice:
         penalties.append(np.atleast_1d(model.alpha_))
     best = np.argmax(np.stack(scores), axis=0)
     return Choice(best, np.stack(penalties)[best, np.arange(len(best))])
+
+
+def chosen(designs: Sequence[Design], target: Vector) -> tuple[Design, float]:
+    """Return the design and the penalty that predict one target best by leave-one-out."""
+    choice = choose(designs, target[:, None])
+    return designs[int(choice.design[0])], float(choice.penalty[0])
 
 
 def held_out(

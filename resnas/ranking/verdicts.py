@@ -17,7 +17,7 @@ def judge(study: Study, quality: Quality | None, evidence: Evidence | None, targ
     """Return what is known about each property that varies; without evidence none is separable from noise."""
     if quality is None or evidence is None:
         return [_unmeasured(study, quality, position) for position in range(len(study.encoded.properties))]
-    importance = _importance(quality)
+    importance = quality.result.importances()
     bounds = inference.shifted_interval(importance, evidence.importance_draws)
     p_values = inference.holm(inference.p_values_above(importance, evidence.null))
     share = evidence.leader_share()
@@ -78,14 +78,10 @@ def judge_interactions(study: Study, evidence: Evidence) -> tuple[Interaction, .
     return tuple(found)
 
 
-def _importance(quality: Quality) -> Vector:
-    return np.array([unit[0] for unit in quality.result.importance])
-
-
 def _unmeasured(study: Study, quality: Quality | None, position: int) -> PropertyEffect:
     """Return a property of a ranking that was refused: at most its importance is known, and not how sure it is."""
     one = study.encoded.properties[position]
-    importance = float(_importance(quality)[study.levels[position].part]) if quality else None
+    importance = float(quality.result.importances()[study.levels[position].part]) if quality else None
     return PropertyEffect(
         name=one.name,
         importance=importance,

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from resnas.architecture import Stack
-from resnas.comparison import Trained, pareto_front, sign
+from resnas.comparison import BASELINE_FAMILY, Trained, pareto_front, sign
 from resnas.evidence import difference_interval
-from resnas.report.material import BASELINE_FAMILY, Material, unit
+from resnas.report.material import Material, unit
 from resnas.report.words import counted, joined, number
 from resnas.results import METRICS, Direction, ending_counts
 

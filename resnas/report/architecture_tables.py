@@ -7,12 +7,12 @@ from collections import Counter
 from dataclasses import replace
 from html import escape
 
-from resnas.comparison import finite, pareto_front, sign
+from resnas.comparison import BASELINE_FAMILY, finite, pareto_front, sign
 from resnas.evidence import difference_interval
 from resnas.report import tables
 from resnas.report.answer import is_told_apart, rival
 from resnas.report.exhibit import ReportTable, Row
-from resnas.report.material import BASELINE_FAMILY, Material, unit
+from resnas.report.material import Material, unit
 from resnas.report.style import family_marks
 from resnas.report.words import joined, number
 from resnas.results import COUNTED

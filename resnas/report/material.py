@@ -17,13 +17,11 @@ from optuna.trial import FrozenTrial
 
 from resnas.analysis import FAILED
 from resnas.architecture import Stack
-from resnas.comparison import Row, Trained, comparable, finite, trained
+from resnas.comparison import BASELINE_FAMILY, Row, Trained, comparable, finite, trained
 from resnas.report.confirmations import Confirmation, read_confirmations
 from resnas.results import METRICS, Direction, completed, table
 from resnas.search.opening import trial_folder
 from resnas.study import Study
-
-BASELINE_FAMILY = "fixed"
 
 
 @dataclass(frozen=True)
