@@ -132,7 +132,7 @@ def test_no_loop_over_tokens(topology, dense_from_elements):
 @pytest.mark.timed
 def test_full_depth_attention_costs_little_and_a_stack_costs_much():
     """Sixteen layers; the bars of the issue are for thirty-two and measured by hand, these leave room for noise."""
-    case = Case(depth=16, width=256, tokens=1024, context=256, threads=1, warmup=3, repeats=5)
+    case = Case(depth=16, width=256, tokens=1024, context=256, threads=1, warmup=1, repeats=3)
     stack = Variant(FullDepthAttention(), "stack")
     rows = {(one.label, one.variant.implementation): one.row() for one in measured(case, [FULL], [stack])}
     full, stacked = rows["full_depth_attention", "resnas"], rows["full_depth_attention", "stack"]

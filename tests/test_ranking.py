@@ -201,6 +201,16 @@ def test_twins_are_one_group_with_one_verdict() -> None:
     assert effects["gated"].correlated_with == ()
 
 
+def test_the_twin_that_applies_to_most_trials_names_the_group() -> None:
+    table = planted(3)
+    table["sources"] = table["window"].where(table["gated"])  # known in half of the trials, and there the same
+    ranking = rank(table, ["sources", *PROPERTIES], "loss", seed=0, **QUICK)
+    leaders = [effect.name for effect in ranking.moved_together()]
+    assert "window" in leaders
+    assert "sources" not in leaders
+    assert "window (not told apart from sources" in ranking.sentence()
+
+
 def conditional(seed: int, trials: int = 80) -> pandas.DataFrame:
     """`window` applies to the family `windowed` only, and is all that matters, there."""
     random = np.random.default_rng(seed)

@@ -230,7 +230,7 @@ def search(study_file):
 
 
 def wait_for_log(study_file: Path) -> None:
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + 180  # a Ray of its own has to start, beside two other test processes
     while not list((study_file.parent / "small").glob("trials/*/log.txt")):
         assert time.monotonic() < deadline, "no trial has started"
         time.sleep(0.1)

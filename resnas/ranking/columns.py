@@ -71,8 +71,8 @@ class Property:
 
 @dataclass(frozen=True)
 class Unit:
-    """Properties that are moved together: members and all that is moved (positions), matrix columns, and the rows that
-    take part."""
+    """Properties that are moved together: members (positions; the one that applies to most rows first, which names
+    them), all that is moved, matrix columns, and the rows that take part."""
 
     members: tuple[int, ...]
     moved: tuple[int, ...]
@@ -193,7 +193,8 @@ def _units(properties: Sequence[Property], options: Sequence[tuple[int, ...]]) -
     is_option = {child for children in options for child in children}
     units = []
     for label in range(count):
-        members = tuple(int(i) for i in np.flatnonzero(label_of == label))
+        found = [int(i) for i in np.flatnonzero(label_of == label)]
+        members = tuple(sorted(found, key=lambda i: -properties[i].applies.sum()))
         moved = sorted({*members, *(child for member in members for child in options[member])})
         columns = np.concatenate([np.arange(starts[i], ends[i]) for i in moved])
         takes_part = [properties[i].applies if i in is_option else np.ones_like(properties[i].applies) for i in members]

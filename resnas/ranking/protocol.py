@@ -182,6 +182,6 @@ def _constant(one: Property) -> PropertyEffect:
     return PropertyEffect(one.name, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, "not varied", None, CONSTANT, n)
 
 
-def _order(effect: PropertyEffect) -> tuple[bool, float]:
-    """Most important first, constant ones last; the order given where equal."""
-    return effect.verdict == CONSTANT, -(effect.importance or 0.0)
+def _order(effect: PropertyEffect) -> tuple[bool, float, int]:
+    """Most important first, constant ones last; of a group the one that applies to most rows, then the order given."""
+    return effect.verdict == CONSTANT, -(effect.importance or 0.0), -effect.n
