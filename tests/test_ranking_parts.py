@@ -17,8 +17,8 @@ from resnas.ranking.design import Design, make_design
 from resnas.ranking.effects import level_means, levels_of
 from resnas.ranking.evidence import agreement
 from resnas.ranking.inference import draw_in_outliers, reflected_interval, shifted_interval
-from resnas.ranking.nulls import ridge_fit, within, without
-from resnas.ranking.ridge import HeldOut, choose, held_out, make_splits, permuted_error
+from resnas.ranking.nulls import null_importance, orders, ridge_fit, within, without
+from resnas.ranking.ridge import HeldOut, choose, chosen, held_out, make_splits, permuted_error
 from resnas.ranking.self_test import planted_study, rates, self_test
 from resnas.ranking.verdicts import verdict_of
 
@@ -144,12 +144,30 @@ def test_a_null_target_keeps_the_fit_and_exchanges_rows_only_among_their_like() 
     np.testing.assert_allclose(made - fitted, (residual - residual.mean())[order])
 
 
+def test_the_null_of_a_unit_is_the_whole_ranking_of_targets_in_which_it_does_nothing() -> None:
+    """One by one: choose for the null target, cross-validate it, and take the unit's importance over the error."""
+    of_weight = [designed(table(3, 40), weight)[0] for weight in (0.0, 0.5)]
+    random = np.random.default_rng(3)
+    target = 2 * of_weight[0].basis[:, 0] + random.normal(size=40)
+    splits = make_splits(np.arange(40), 4, 2, random)
+    shuffled = orders(40, 3, random)
+    found = null_importance(of_weight, target, shuffled, splits)
+    design, penalty = chosen(of_weight, target)
+    assert found.shape == (3, len(design.parts))
+    for unit, part in enumerate(design.parts):
+        for number, order in enumerate(shuffled):
+            made = without(design, part.rest, target, penalty, [within(part.rows, order)])
+            its_design, its_penalty = chosen(of_weight, made[:, 0])
+            alone = held_out(its_design, made, its_penalty, splits, its_design.parts)
+            assert found[number, unit] == pytest.approx(alone.relative_importances()[unit])
+
+
 def test_the_correction_makes_a_useless_model_give_the_plain_means() -> None:
     frame = table(3, 40)
     encoded, _ = encode([encode_property(frame[name]) for name in frame])
     design = make_design(encoded, 0.5)
     target = np.random.default_rng(0).normal(size=(40, 1))
-    nothing = HeldOut(target, target, target**2, (), np.zeros((design.features.shape[1], 1)))
+    nothing = HeldOut(target, target, target**2, (), (), np.zeros((design.features.shape[1], 1)))
     for position, one in enumerate(encoded.properties):
         levels = levels_of(position, encoded, frame[one.name].tolist())
         for level, mean in enumerate(level_means(design, levels, nothing)):
@@ -162,7 +180,7 @@ def test_a_perfect_model_gives_the_partial_dependence_by_brute_force() -> None:
     design = make_design(encoded, 0.5)
     coefficients = np.random.default_rng(0).normal(size=(design.features.shape[1], 1))
     target = design.features @ coefficients
-    perfect = HeldOut(target, np.zeros_like(target), np.zeros_like(target), (), coefficients)
+    perfect = HeldOut(target, np.zeros_like(target), np.zeros_like(target), (), (), coefficients)
     for position, one in enumerate(encoded.properties):
         levels = levels_of(position, encoded, frame[one.name].tolist())
         part = design.parts[levels.part]
@@ -250,7 +268,7 @@ def test_checks_agree_where_effects_are_strong_and_name_what_was_done() -> None:
 
 def test_a_verdict_needs_all_of_its_parts() -> None:
     assert verdict_of(0.01, 1.0, 0.2, 0.5) == SUPPORTED
-    for p_value, importance, low, second in [(0.06, 1, 0.2, 0.5), (0.01, 1, -0.1, 0.5), (0.01, 1, 0.2, -0.5)]:
+    for p_value, importance, low, second in [(0.06, 1, 0.2, 0.5), (0.01, 1, -0.1, 0.5), (0.01, 1, 0.2, 0.01)]:
         assert verdict_of(p_value, importance, low, second) == "suggestive"
     assert verdict_of(0.2, 1.0, 0.2, 0.5) == verdict_of(0.01, 0.0, 0.2, 0.5) == NOT_SEPARABLE
 

@@ -141,7 +141,7 @@ def gather(study: Study, quality: Quality, effort: Effort, say: Progress) -> Evi
     say("properties that do nothing", 0.2)
     splits = study.splits(effort.folds, effort.repeats)
     shuffled = orders(len(study.target), effort.shuffles, study.random(SHUFFLES, 1))
-    null = null_importance(quality.design, study.target, quality.penalty, shuffled, splits)
+    null = null_importance(study.designs, study.target, shuffled, splits)
     importance = quality.result.importances()
     say("second surrogate", 0.4)
     second_r2, second_importance = second_opinion(study.encoded, study.target, splits, study.random(TREES))

@@ -18,6 +18,9 @@ SMALLEST_R2 = 0.05
 signal-to-noise ratio of 0.5 that would refuse every sixth ranking that the shuffled targets let pass rightly."""
 LARGEST_P = 0.05
 LARGEST_SUGGESTIVE_P = 0.2
+SMALLEST_SECOND_SHARE = 0.02
+"""The importance for the second surrogate, over the held-out error, from which on it counts as agreement. In planted
+studies nine of ten useless properties stay below, and one in a hundred real ones."""
 OUTER_FENCE = 3.0
 """Interquartile ranges from the quartiles (Tukey, 1977)."""
 MOST_GROWTH = 4

@@ -9,13 +9,14 @@ of the studies with two real effects; this keeps to the nominal rate.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
 
 from resnas.ranking.design import Design, Indices, Vector
-from resnas.ranking.ridge import Split, choose, held_out
+from resnas.ranking.ridge import Split, choose, chosen, held_out
 
 
 def orders(rows: int, shuffles: int, random: np.random.Generator) -> list[Indices]:
@@ -34,25 +35,43 @@ def within(rows: NDArray[np.bool_], order: Indices) -> Indices:
 def null_r2(designs: Sequence[Design], target: Vector, shuffled: Sequence[Indices], splits: Sequence[Split]) -> Vector:
     """Return the held-out R² of each shuffled target; design and penalty are chosen for each anew."""
     targets = np.stack([target[order] for order in shuffled], axis=1)
-    choice = choose(designs, targets)
     found = np.full(targets.shape[1], np.nan)
-    for number, penalty in {*zip(choice.design.tolist(), choice.penalty.tolist(), strict=True)}:
-        same = (choice.design == number) & (choice.penalty == penalty)
-        found[same] = held_out(designs[number], targets[:, same], penalty, splits).r2()
+    for design, penalty, same in _alike(designs, targets):
+        found[same] = held_out(design, targets[:, same], penalty, splits).r2()
     return found
 
 
 def null_importance(
-    design: Design, target: Vector, penalty: float, shuffled: Sequence[Indices], splits: Sequence[Split]
+    designs: Sequence[Design],
+    target: Vector,
+    shuffled: Sequence[Indices],
+    splits: Sequence[Split],
 ) -> NDArray[np.float64]:
-    """Return the importance that each unit would have if it did nothing, [shuffles, units]."""
+    """Return the relative importance that each unit would have if it did nothing, [shuffles, units].
+
+    Design and penalty are chosen anew for each null target, as they were for the target itself.
+    """
+    design, penalty = chosen(designs, target)
     blocks = [
         without(design, part.rest, target, penalty, [within(part.rows, order) for order in shuffled])
         for part in design.parts
     ]
-    columns = [slice(start, start + len(shuffled)) for start in range(0, len(blocks) * len(shuffled), len(shuffled))]
-    result = held_out(design, np.concatenate(blocks, axis=1), penalty, splits, design.parts, columns)
-    return np.stack(result.importance, axis=1)
+    targets = np.concatenate(blocks, axis=1)
+    unit = np.repeat(np.arange(len(blocks)), len(shuffled))
+    found = np.full(targets.shape[1], np.nan)
+    for other, its_penalty, same in _alike(designs, targets):
+        ends = np.searchsorted(unit[same], np.arange(len(blocks) + 1))
+        columns = [slice(start, end) for start, end in pairwise(ends)]
+        result = held_out(other, targets[:, same], its_penalty, splits, other.parts, columns)
+        found[same] = np.concatenate(result.importance) / np.concatenate(result.unit_rmse)
+    return found.reshape(len(blocks), len(shuffled)).T
+
+
+def _alike(designs: Sequence[Design], targets: NDArray[np.float64]) -> Iterator[tuple[Design, float, Indices]]:
+    """Choose design and penalty for each of the targets [rows, targets], and yield those that share both together."""
+    choice = choose(designs, targets)
+    for number, penalty in sorted({*zip(choice.design.tolist(), choice.penalty.tolist(), strict=True)}):
+        yield designs[number], penalty, np.flatnonzero((choice.design == number) & (choice.penalty == penalty))
 
 
 def without(

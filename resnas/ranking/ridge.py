@@ -39,6 +39,7 @@ class HeldOut:
         residual: target − prediction, mean over the repeats, [rows, targets].
         squared_error: mean over the repeats, [rows, targets].
         importance: per unit, for the targets that were asked for, [targets of the unit].
+        unit_rmse: root mean squared error over the rows that take part in the unit, for the same targets.
         coefficients: mean over all models, [features, targets].
     """
 
@@ -46,11 +47,20 @@ class HeldOut:
     residual: Matrix
     squared_error: Matrix
     importance: tuple[Vector, ...]
+    unit_rmse: tuple[Vector, ...]
     coefficients: Matrix
 
     def importances(self) -> Vector:
         """Return the importance of each unit for its first target, [units]."""
         return np.array([of_targets[0] for of_targets in self.importance])
+
+    def relative_importances(self) -> Vector:
+        """Return the same as a share of the root mean squared error, [units]: free of the size of the noise."""
+        return self.importances() / self.unit_rmses()
+
+    def unit_rmses(self) -> Vector:
+        """Return the root mean squared error over the rows of each unit, for its first target, [units]."""
+        return np.array([of_targets[0] for of_targets in self.unit_rmse])
 
     def r2(self) -> Vector:
         """Return 1 − squared error / squared distance from the mean, [targets]."""
@@ -128,11 +138,12 @@ def held_out(
                 design, part, testing[rows], missed[rows][:, column], of_model[:, column]
             )
     residual, error = residual / times[:, None], error / times[:, None]
+    unit_rmse = tuple(_rmse(error[part.rows][:, column]) for part, column in zip(parts, columns, strict=True))
     importance = tuple(
-        _rise(sums[part.rows] / times[part.rows, None], error[part.rows][:, column])
-        for part, column, sums in zip(parts, columns, permuted, strict=True)
+        _rmse(sums[part.rows] / times[part.rows, None]) - before
+        for part, sums, before in zip(parts, permuted, unit_rmse, strict=True)
     )
-    return HeldOut(targets, residual, error, importance, coefficients)
+    return HeldOut(targets, residual, error, importance, unit_rmse, coefficients)
 
 
 def permuted_error(
@@ -152,9 +163,9 @@ def permuted_error(
     return error
 
 
-def _rise(permuted: Matrix, error: Matrix) -> Vector:
-    """Return the rise of the root mean squared error, [targets]; NaN where no row takes part."""
-    if not len(error):
-        return np.full(error.shape[1], np.nan)
-    rise: Vector = np.sqrt(permuted.mean(axis=0)) - np.sqrt(error.mean(axis=0))
-    return rise
+def _rmse(squared_error: Matrix) -> Vector:
+    """Return the root mean squared error, [targets]; NaN where no row takes part."""
+    if not len(squared_error):
+        return np.full(squared_error.shape[1], np.nan)
+    root: Vector = np.sqrt(squared_error.mean(axis=0))
+    return root

@@ -19,7 +19,8 @@ def judge(study: Study, quality: Quality | None, evidence: Evidence | None, targ
         return [_unmeasured(study, quality, position) for position in range(len(study.encoded.properties))]
     importance = quality.result.importances()
     bounds = inference.shifted_interval(importance, evidence.importance_draws)
-    p_values = inference.holm(inference.p_values_above(importance, evidence.null))
+    p_values = inference.holm(inference.p_values_above(quality.result.relative_importances(), evidence.null))
+    second_share = evidence.second_importance / quality.result.unit_rmses()
     share = evidence.leader_share()
     effects = []
     for position, one in enumerate(study.encoded.properties):
@@ -29,7 +30,7 @@ def judge(study: Study, quality: Quality | None, evidence: Evidence | None, targ
             float(p_values[unit]),
             float(importance[unit]),
             float(bounds[0][unit]),
-            float(evidence.second_importance[unit]),
+            float(second_share[unit]),
         )
         way = direction(one, study.levels[position].names, evidence.pairs[position], low, high, target)
         effects.append(
@@ -55,14 +56,15 @@ def judge(study: Study, quality: Quality | None, evidence: Evidence | None, targ
     return effects
 
 
-def verdict_of(p_value: float, importance: float, low: float, second_importance: float) -> str:
-    """Supported: beats chance (p < 0.05), its interval lies above 0, and the second surrogate needs it too.
+def verdict_of(p_value: float, importance: float, low: float, second_share: float) -> str:
+    """Supported: beats chance (p < 0.05), its interval lies above 0, and the second surrogate needs it too, by at least
+    a fiftieth of the held-out error.
 
     Suggestive: p < 0.2 and importance > 0.
     """
     if importance <= 0 or p_value >= inference.LARGEST_SUGGESTIVE_P:
         return NOT_SEPARABLE
-    sure = p_value < inference.LARGEST_P and low > 0 and second_importance > 0
+    sure = p_value < inference.LARGEST_P and low > 0 and second_share >= inference.SMALLEST_SECOND_SHARE
     return SUPPORTED if sure else SUGGESTIVE
 
 
