@@ -120,6 +120,23 @@ def test_differences_are_those_of_the_runs_and_more_seeds_reuse_them_as_a_furthe
 
 
 @pytest.mark.slow
+def test_claims_about_several_metrics_share_their_runs_and_are_judged_together(study):
+    options = (*QUICK, "--claim", "family=fixed..scalar_learned", "--target", "val_loss", "--target", "dilution")
+    assert confirm(study, *options, "--seeds", "2").returncode == 0
+    found = objects(study)
+    assert len(kept(study)) == 6  # three families, two seeds
+    assert [(one["target"], one["to"]) for one in found] == [
+        (target, family) for target in ("val_loss", "dilution") for family in ("full_depth_attention", "scalar_learned")
+    ]
+    assert {one["judged_together"] for one in found} == {4}
+    for first, second in zip(found[:2], found[2:], strict=True):
+        assert first["metrics"]["dilution"]["difference"] == second["metrics"]["dilution"]["difference"]
+    with (study.with_suffix("") / "confirm.csv").open() as file:
+        deciding = [row for row in csv.DictReader(file) if row["verdict"]]
+    assert [(row["target"], row["metric"]) for row in deciding] == [(one["target"],) * 2 for one in found]
+
+
+@pytest.mark.slow
 def test_rates_are_chosen_on_a_seed_of_their_own_and_the_best_is_judged_on_the_test_split(study):
     done = confirm(study, "--seeds", "2", "--rates", "0.5,1", "--set", "objectives=dilution")
     assert done.returncode == 0, done.stderr
@@ -196,18 +213,18 @@ def test_after_ctrl_c_or_a_kill_the_same_command_goes_on_and_runs_nothing_twice(
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
-        ({"target": "dilutoin"}, "^--target: .*did you mean 'dilution'"),
-        ({"claim": "famly"}, "^--claim: .*did you mean 'family'"),
-        ({"claim": "depth"}, "^--claim depth: has one value in this study"),
-        ({"claim": "family=fixed..burnt"}, "^--claim family=.*no change of one option"),
-        ({"claim": "mlp_ratio=1..2", "match": "flops"}, "^--claim mlp_ratio.*mlp_ratio is itself"),
+        ({"targets": ["dilutoin"]}, "^--target: .*did you mean 'dilution'"),
+        ({"claims": ["famly"]}, "^--claim: .*did you mean 'family'"),
+        ({"claims": ["depth"]}, "^--claim depth: has one value in this study"),
+        ({"claims": ["family=fixed..burnt"]}, "^--claim family=.*no change of one option"),
+        ({"claims": ["mlp_ratio=1..2"], "match": "flops"}, "^--claim mlp_ratio.*mlp_ratio is itself"),
         ({"rates": "1,x"}, "^--rates: '1,x' .*0.5,1,2"),
         ({"rates": "1,1"}, "^--rates: '1,1' .*different"),
         ({"rates": "0,1"}, "^--rates: '0,1' .*above 0"),
     ],
 )
 def test_bad_input_is_one_sentence_before_any_run(study, changes, words):
-    request = replace(Request(None, 3, "family", 2, None, "1", False), **changes)
+    request = replace(Request([], 3, ["family"], 2, None, "1", False), **changes)
     with pytest.raises(InputError, match=words) as caught:
         run_confirm(study, request, [], "table")
     assert "\n" not in str(caught.value)

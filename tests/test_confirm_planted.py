@@ -123,7 +123,7 @@ def confirm(study, trials, ranking, tmp_path):
 
     def run(effect=RANKED_EFFECT, fails=lambda architecture, seed: False, seeds=5, best=False, noise=0.02, rates=(1,)):
         executor = Planted(effect, fails, noise)
-        plan = make_plan(study, trials, ranking, None, 1, None, best)
+        plan = make_plan(study, trials, [ranking], [], 1, None, best)
         runner = Runner(executor, tmp_path, Limits(), "data")
         findings = carry_out(study, plan, seeds, rates, runner, tmp_path)
         return findings, executor

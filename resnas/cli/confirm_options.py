@@ -12,6 +12,7 @@ from resnas.cli.options import DEFAULT_STUDY, Format, Overrides, StudyFile, Tabl
 CONFIRM_EXAMPLES = (
     "confirm",
     "confirm studies/four_families.yaml --target dilution --top 2 --seeds 8",
+    "confirm studies/four_families.yaml --target dilution --target val_loss --claim family --claim depth=4..12",
     "confirm --claim depth=4..12 --match parameters",
     "confirm --claim family=fixed..full_depth_attention --no-best --format json",
 )
@@ -27,12 +28,16 @@ class Match(str, enum.Enum):
 def confirm(
     study: StudyFile = DEFAULT_STUDY,
     target: Annotated[
-        str | None, typer.Option(metavar="METRIC", help="Metric that is claimed to move. Default: the study's first.")
+        list[str] | None,
+        typer.Option(metavar="METRIC", help="Metric that is claimed to move; may be repeated. Default: the first."),
     ] = None,
-    top: Annotated[int, typer.Option(min=1, help="Leading claims of the ranking to test, at most.")] = 3,
+    top: Annotated[int, typer.Option(min=1, help="Leading claims of each ranking to test, at most.")] = 3,
     claim: Annotated[
-        str | None,
-        typer.Option(metavar="PROPERTY[=LOW..HIGH]", help="Test this instead, whether or not the ranking supports it."),
+        list[str] | None,
+        typer.Option(
+            metavar="PROPERTY[=LOW..HIGH]",
+            help="Test this instead, whether or not the ranking supports it; may be repeated.",
+        ),
     ] = None,
     seeds: Annotated[
         int, typer.Option(min=2, help="Runs of each arm; those of an earlier, smaller number are reused.")
@@ -57,5 +62,6 @@ def confirm(
     """
     from resnas.cli.confirming import Request, run_confirm
 
-    request = Request(target, top, claim, seeds, match and match.value, rates, best)
+    targets, claims = (list(dict.fromkeys(given or [])) for given in (target, claim))
+    request = Request(targets, top, claims, seeds, match and match.value, rates, best)
     run_confirm(study, request, list(overrides or []), format.value)

@@ -40,9 +40,9 @@ FOLDER = "confirmations"
 class Request:
     """The options of the command."""
 
-    target: str | None
+    targets: list[str]
     top: int
-    claim: str | None
+    claims: list[str]
     seeds: int
     match: str | None
     rates: str
@@ -52,13 +52,13 @@ class Request:
 def run_confirm(path: Path, request: Request, overrides: list[str], format: str) -> None:
     """Test claims, print what came out, and keep it in the results folder."""
     study = Study.load(path, overrides)
-    target, factors = _target(study, request.target), _factors(request.rates)
+    targets, factors = _targets(study, request.targets), _factors(request.rates)
     match = next((quantity for quantity in COSTS if quantity == request.match), None)
     progress = Console(stderr=True) if format != "table" else make_console()
     try:
         trials = load_trials(study)
-        ranking = _ranked(study, trials, target)
-        plan = make_plan(study, trials, ranking, request.claim, request.top, match, request.best)
+        rankings = _ranked(study, trials, targets)
+        plan = make_plan(study, trials, rankings, request.claims, request.top, match, request.best)
         for remark in plan.remarks:
             progress.print(remark, highlight=False, markup=False, soft_wrap=True)
         findings = _carried_out(study, trials, plan, request.seeds, factors, progress)
@@ -72,11 +72,12 @@ def run_confirm(path: Path, request: Request, overrides: list[str], format: str)
     _print(study, findings, format)
 
 
-def _target(study: Study, given: str | None) -> str:
+def _targets(study: Study, given: list[str]) -> list[str]:
     known = known_metrics(study.task)
-    if given is not None and given not in known:
-        raise InputError(f"--target: {unknown(given, known, 'metric')}")
-    return given or study.ranking.targets[0]
+    for name in given:
+        if name not in known:
+            raise InputError(f"--target: {unknown(name, known, 'metric')}")
+    return given or study.ranking.targets[:1]
 
 
 def _factors(text: str) -> list[float]:
@@ -90,13 +91,12 @@ def _factors(text: str) -> list[float]:
     return factors
 
 
-def _ranked(study: Study, trials: Sequence[RecordedTrial], target: str) -> Ranking:
+def _ranked(study: Study, trials: Sequence[RecordedTrial], targets: list[str]) -> list[Ranking]:
     with Progress(transient=True, console=Console(stderr=True)) as progress:
         task = progress.add_task("ranking", total=1.0)
-        (ranking,) = analyse(
-            study, trials, [target], lambda step, share: progress.update(task, completed=share, description=step)
+        return analyse(
+            study, trials, targets, lambda step, share: progress.update(task, completed=share, description=step)
         )
-    return ranking
 
 
 def _carried_out(

@@ -31,6 +31,7 @@ def metric_rows(findings: Findings) -> list[dict[str, Any]]:
             decides = metric == outcome.pair.target
             rows.append(
                 {
+                    "target": outcome.pair.target,
                     "claim": outcome.pair.name,
                     "metric": metric,
                     **{name: numbers[name] for name in SHOWN},

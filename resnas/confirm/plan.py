@@ -9,7 +9,7 @@ from typing import Any, Literal
 from resnas.architecture import Architecture
 from resnas.comparison import BASELINE_FAMILY, Trained, comparable, trained
 from resnas.confirm.change import Change, Material, NotTestable, find_change
-from resnas.confirm.claims import Claim, leading_claims, named_claim, rescaled, share_of_change
+from resnas.confirm.claims import Claim, leading_claims, named_claim, rescaled, share_of_change, shown
 from resnas.confirm.matching import Matched, Quantity, matched, reached
 from resnas.errors import InputError
 from resnas.ranking import Ranking
@@ -63,8 +63,8 @@ class Plan:
 def make_plan(
     study: Study,
     trials: Sequence[RecordedTrial],
-    ranking: Ranking,
-    named: str | None,
+    rankings: Sequence[Ranking],
+    named: Sequence[str],
     top: int,
     match: Quantity | None,
     best: bool,
@@ -74,14 +74,14 @@ def make_plan(
     Args:
         study: whose trials.
         trials: of the study.
-        ranking: of its properties, for the target of the claims.
-        named: the claim that the user names; None for the leading ones of the ranking.
-        top: leading claims at most.
+        rankings: of its properties, one for each target of claims.
+        named: the claims that the user names, to be tested for each target; none for the leading ones of each ranking.
+        top: leading claims of each ranking at most.
         match: what the two arms of a claim must have equal.
         best: compare the best architecture with others as well.
 
     Raises:
-        InputError: the claim that the user names cannot be tested, or the study has no complete trial.
+        InputError: a claim that the user names cannot be tested, or the study has no complete trial.
     """
     rows = comparable(table(trials))
     architectures = {one.key: one for one in (Architecture(**found) for found in _architectures(trials))}
@@ -90,18 +90,21 @@ def make_plan(
         raise InputError(f"the study {study.name!r} has no complete trial to compare anything with")
     material = Material([architectures[one.key] for one in ordered], study.search_space, study.task.shape())
     directions = known_metrics(study.task)
-    better = directions[ranking.target]
     pairs, remarks = [], []
-    claims = [named_claim(named, ranking, rows, better)] if named else leading_claims(ranking, rows, better, top)
-    if not claims:
-        remarks.append(_no_claims(ranking))
-    for claim in claims:
-        try:
-            pairs.append(_pair_of(claim, material, match, directions))
-        except NotTestable as reason:
-            if named:
-                raise InputError(f"--claim {named}: {reason}") from None
-            remarks.append(f"Not tested: {reason}.")
+    for ranking in rankings:
+        better = directions[ranking.target]
+        claims = [named_claim(one, ranking, rows, better) for one in named]
+        claims = claims or leading_claims(ranking, rows, better, top)
+        if not claims:
+            remarks.append(_no_claims(ranking))
+        for claim in claims:
+            try:
+                pairs.append(_pair_of(claim, material, match, directions))
+            except NotTestable as reason:
+                if named:
+                    change = f"{claim.subject}={shown(claim.before)}..{shown(claim.after)}"
+                    raise InputError(f"--claim {change}: {reason}") from None
+                remarks.append(f"Not tested: {reason}.")
     if best:
         found, missing = _best_pairs(ordered, architectures, study)
         pairs, remarks = pairs + found, remarks + missing
