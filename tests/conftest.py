@@ -11,6 +11,10 @@ import tempfile
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # two OpenMP jobs on two cores slow each other tenfold
 
 import pytest
+from hypothesis import settings
+
+settings.register_profile("shared cores", deadline=None)  # other test processes make any example slow now and then
+settings.load_profile("shared cores")
 
 SPACE = """
 resnas: 1

@@ -99,7 +99,7 @@ def test_the_pareto_front_comes_first(tmp_path):
     assert left(study) == [0, 3, 4]
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(
     points=st.lists(st.tuples(st.integers(0, 5), st.integers(0, 5)), max_size=12),
     keep=st.integers(0, 6),

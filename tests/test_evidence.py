@@ -6,7 +6,7 @@ import statistics
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
@@ -69,7 +69,6 @@ def test_without_strata_it_is_the_correlation_of_spearman(pairs):
         assert (found.low is None) == (len(pairs) < FEWEST_FOR_INTERVAL)
 
 
-@settings(deadline=None)
 @given(st.lists(st.tuples(NUMBERS, NUMBERS), min_size=8, max_size=20), st.integers(0, 9))
 def test_it_knows_ranks_only_is_symmetric_and_turns_with_the_sign(pairs, seed):
     first, second = (list(side) for side in zip(*pairs, strict=True))

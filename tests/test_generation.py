@@ -44,7 +44,7 @@ def pieces_of_the_context(draw):
     return [stop - start for start, stop in zip([0, *cuts], [*cuts, TOKENS.context], strict=True)]
 
 
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 @given(architectures, pieces_of_the_context())
 def test_steps_of_any_size_equal_the_full_forward_pass_of_any_stack(architecture, pieces):
     assert_steps_equal_forward(made(scramble=True, **dict(architecture)), batch()[0], pieces)

@@ -65,7 +65,7 @@ architectures = st.builds(
 )
 
 
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 @given(architectures, st.sampled_from([TOKENS, PATCHES]))
 def test_cost_in_closed_form_equals_the_model_on_the_meta_device(architecture, shape):
     with torch.device("meta"):

@@ -297,7 +297,7 @@ def test_a_property_that_is_no_scalar_and_a_missing_group_are_named() -> None:
 group_lists = st.lists(st.integers(0, 14), min_size=30, max_size=60).map(lambda drawn: [*range(15), *drawn])
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(groups=group_lists, seed=st.integers(0, 1000))
 def test_replicates_never_straddle_folds_and_every_row_is_held_out_once(groups: list[int], seed: int) -> None:
     codes = np.array(groups)
@@ -307,7 +307,7 @@ def test_replicates_never_straddle_folds_and_every_row_is_held_out_once(groups: 
     assert sorted(np.concatenate([testing for _, testing in folds])) == list(range(len(codes)))
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(count=st.integers(12, 40), seed=st.integers(0, 1000))
 def test_a_bootstrap_draws_with_replacement_and_enough_to_fold(count: int, seed: int) -> None:
     rows = bootstrap_rows(count, 10, np.random.default_rng(seed))

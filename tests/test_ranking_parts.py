@@ -49,7 +49,7 @@ def features_from(basis: np.ndarray, design: Design) -> np.ndarray:
 
 
 @pytest.mark.parametrize("weight", [0.0, 0.5])
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=15)
 @given(seed=st.integers(0, 1000))
 def test_what_a_row_lends_times_the_weights_is_what_moving_its_values_changes(weight: float, seed: int) -> None:
     design, _ = designed(table(seed), weight)
@@ -68,7 +68,7 @@ def test_what_a_row_lends_times_the_weights_is_what_moving_its_values_changes(we
 
 
 @pytest.mark.parametrize("weight", [0.0, 0.5])
-@settings(max_examples=10, deadline=None)
+@settings(max_examples=10)
 @given(seed=st.integers(0, 1000))
 def test_the_permuted_error_is_the_mean_over_all_donors(weight: float, seed: int) -> None:
     design, _ = designed(table(seed), weight)
@@ -116,7 +116,7 @@ def test_many_targets_at_once_are_as_one_by_one() -> None:
         assert choice.penalty[0] == choose([design], targets).penalty[number]
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 @given(seed=st.integers(0, 1000), penalty=st.floats(0.1, 100))
 def test_the_ridge_fit_is_scikit_learns_and_leverage_is_its_derivative(seed: int, penalty: float) -> None:
     random = np.random.default_rng(seed)
@@ -273,7 +273,7 @@ def test_a_verdict_needs_all_of_its_parts() -> None:
     assert verdict_of(0.2, 1.0, 0.2, 0.5) == verdict_of(0.01, 0.0, 0.2, 0.5) == NOT_SEPARABLE
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 @given(st.lists(st.floats(-100, 100), min_size=5, max_size=30), st.floats(-10, 10))
 def test_intervals_move_with_the_estimate_and_reflect_its_bias(draws: list[float], estimate: float) -> None:
     column, at = np.array(draws)[:, None], np.array([estimate])

@@ -60,7 +60,7 @@ def spaces(draw, continuous=False):
     return SearchSpace.from_dict(values)
 
 
-quick = settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+quick = settings(max_examples=40, suppress_health_check=[HealthCheck.too_slow])
 
 
 @quick

@@ -7,7 +7,7 @@ from collections import Counter, defaultdict
 
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from resnas.tasks.khop import KHop
@@ -25,7 +25,6 @@ def brute_force_hop(letters: list[int], position: int, hops: int) -> int:
     return letters[position]
 
 
-@settings(deadline=None)
 @given(st.data())
 def test_targets_equal_the_definition(data: st.DataObject):
     alphabet = data.draw(st.integers(3, 6))

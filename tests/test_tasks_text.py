@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from resnas.errors import InputError
@@ -79,7 +79,6 @@ def test_stdlib_holds_out_whole_files():
     assert len(corpus.test) / total == pytest.approx(0.1, abs=0.015)
 
 
-@settings(deadline=None)
 @given(st.lists(st.integers(1, 5000), min_size=3, max_size=30), st.floats(0.01, 0.45), st.floats(0.01, 0.45))
 def test_split_files_uses_each_file_once(sizes: list[int], validation_share: float, test_share: float):
     files = [TextFile(f"{index:02}", index.to_bytes(2, "big") + bytes(size)) for index, size in enumerate(sizes)]
@@ -139,7 +138,6 @@ def test_targets_are_the_inputs_shifted_by_one():
         assert torch.equal(inputs[:, 1:], targets[:, :-1])
 
 
-@settings(deadline=None)
 @given(st.integers(1, 3000))
 def test_spread_evenly_visits_all_and_spreads_early(count: int):
     order = spread_evenly(count).tolist()

@@ -52,17 +52,34 @@ class ReportTable(Exhibit):
     html: str
 
 
+class Folded(NamedTuple):
+    """Tables that most readers pass over, shown when their summary is clicked, and in print."""
+
+    summary: str
+    tables: Sequence[ReportTable]
+
+
+Part = str | Exhibit | Folded
+"""HTML of paragraphs, an exhibit, or folded tables."""
+
+
 class Section(NamedTuple):
-    """A part of the page: HTML of paragraphs, and exhibits, in reading order."""
+    """A part of the page, its parts in reading order."""
 
     id: str
     title: str
-    parts: Sequence[str | Exhibit]
+    parts: Sequence[Part]
 
     @property
     def exhibits(self) -> list[Exhibit]:
-        """The figures and tables."""
-        return [part for part in self.parts if isinstance(part, Exhibit)]
+        """The figures and tables, folded ones included."""
+        found: list[Exhibit] = []
+        for part in self.parts:
+            if isinstance(part, Exhibit):
+                found.append(part)
+            elif isinstance(part, Folded):
+                found += part.tables
+        return found
 
 
 def identifier(text: str) -> str:

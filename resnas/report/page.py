@@ -18,7 +18,7 @@ from resnas.analysis import FAILED
 from resnas.atomic import write_text
 from resnas.ranking import Ranking
 from resnas.report.answer import QUESTION, answer
-from resnas.report.exhibit import Exhibit, ReportFigure, ReportTable, Section, write_rows
+from resnas.report.exhibit import Exhibit, Folded, Part, ReportFigure, ReportTable, Section, write_rows
 from resnas.report.material import Material
 from resnas.report.sections import contents
 from resnas.report.stylesheet import SCRIPT, STYLESHEET
@@ -106,8 +106,17 @@ def _link(exhibit: Exhibit) -> str:
 def _parts(section: Section) -> Iterator[str]:
     """Yield the parts of a section; narrow figures in a row stand side by side where there is room."""
     for is_narrow, parts in groupby(section.parts, lambda part: isinstance(part, ReportFigure) and part.narrow):
-        inner = "".join(part if isinstance(part, str) else _shown(part) for part in parts)
+        inner = "".join(map(_part, parts))
         yield f'<div class="pair">{inner}</div>' if is_narrow else inner
+
+
+def _part(part: Part) -> str:
+    if isinstance(part, str):
+        return part
+    if isinstance(part, Folded):
+        tables = "".join(map(_shown, part.tables))
+        return f"<details><summary>{escape(part.summary)}</summary>{tables}</details>"
+    return _shown(part)
 
 
 def _shown(exhibit: Exhibit) -> str:

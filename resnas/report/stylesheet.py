@@ -61,6 +61,8 @@ td.property { min-width: 9rem; } td.member { padding-left: 1.8rem; white-space: 
 .verdict.suggestive { color: var(--maybe); background: var(--maybe-wash); }
 .verdict.noise { color: var(--none); background: var(--none-wash); font-weight: 400; }
 td .verdict.noise { white-space: normal; border-radius: .8rem; min-width: 7.4rem; max-width: 8.5rem; }
+details { margin: 1rem 0 2rem; }
+summary { color: var(--accent); cursor: pointer; padding: .3rem 0; max-width: 46rem; }
 .refusal { border: 1px dashed var(--line); border-radius: 8px; padding: .9rem 1.2rem; background: var(--card); }
 dl { display: grid; grid-template-columns: minmax(9rem, 15rem) 1fr; gap: .5rem 1.5rem; }
 dt { font-weight: 600; overflow-wrap: anywhere; }
@@ -92,9 +94,10 @@ function fit(plot) {
   plot.style.height = needed + 'px';
   Plotly.relayout(plot, {height: needed}); }
 addEventListener('load', () => drawn().forEach(fit));
+addEventListener('beforeprint', () => document.querySelectorAll('details').forEach(one => one.open = true));
 addEventListener('beforeprint', () => drawn().forEach(plot =>
   Plotly.relayout(plot, {width: plot.closest('.pair') ? 330 : 660})));
 addEventListener('afterprint', () => drawn().forEach(plot => Plotly.relayout(plot, {width: null, autosize: true})));
 """
 """Figures take the width that is there once the whole page stands, and on a phone the height that their legend needs,
-an entry a line; a printed page is narrower."""
+an entry a line; a printed page is narrower, and unfolds what is folded."""

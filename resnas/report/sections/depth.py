@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from resnas.report.depth_figures import REFERENCE, matrix_figure, profile_figure
-from resnas.report.exhibit import Exhibit, ReportFigure, Section, identifier
+from resnas.report.exhibit import Part, ReportFigure, Section, identifier
 from resnas.report.material import Material
 from resnas.report.profiles import Band, against_even, bands, best_matrices
 from resnas.report.words import nothing
@@ -23,7 +23,7 @@ MIXING = (
 
 def dilution(material: Material) -> Section:
     """Return the profiles over depth."""
-    drawn: list[str | Exhibit] = list(_profiles(material))
+    drawn: list[Part] = list(_profiles(material))
     parts = drawn or [nothing("No complete trial has its measurements over depth.")]
     return Section("depth", "Dilution over depth", parts)
 
@@ -93,6 +93,6 @@ def mixing(material: Material) -> Section:
                 narrow=True,
             )
         )
-    parts: list[str | Exhibit] = [f"<p>{MIXING}</p>", *drawn]
+    parts: list[Part] = [f"<p>{MIXING}</p>", *drawn]
     title = "Who reads from whom"
     return Section("mixing", title, parts if drawn else [nothing("No complete trial has its depth-mixing matrix.")])

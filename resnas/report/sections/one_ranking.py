@@ -6,26 +6,29 @@ from html import escape
 
 from resnas.ranking import Ranking
 from resnas.report import level_figures, ranking_figures, ranking_tables
-from resnas.report.exhibit import Exhibit, ReportFigure, identifier
+from resnas.report.exhibit import Folded, Part, ReportFigure, identifier
 from resnas.report.material import Material, called
 from resnas.report.ranking_basis import basis
 from resnas.report.words import nothing
 
 
-def parts(material: Material, ranking: Ranking) -> list[str | Exhibit]:
+def parts(material: Material, ranking: Ranking) -> list[Part]:
     """Return the parts of a ranking in reading order; of one that was refused, the reason and what it rests on."""
     if not ranking.reliable:
-        return [nothing(ranking.sentence()), basis(material, ranking)]
-    shown = [
-        importance(ranking),
-        effect(ranking),
+        return [nothing(ranking.sentence()), Folded("What it rests on", [basis(material, ranking)])]
+    figures = [importance(ranking), effect(ranking), levels(ranking)]
+    tables = [
         ranking_tables.effects(ranking),
-        levels(ranking),
         ranking_tables.interactions(ranking),
         ranking_tables.beside_optuna(material, ranking),
         basis(material, ranking),
     ]
-    return [f"<p>{escape(ranking.sentence())}</p>", *(one for one in shown if one is not None)]
+    summary = f"Every property, interactions, Optuna’s importances, and what the ranking of {ranking.target} rests on"
+    return [
+        f"<p>{escape(ranking.sentence())}</p>",
+        *(one for one in figures if one is not None),
+        Folded(summary, [one for one in tables if one is not None]),
+    ]
 
 
 def importance(ranking: Ranking) -> ReportFigure:

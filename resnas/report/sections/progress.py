@@ -20,7 +20,7 @@ from resnas.report.curve_figures import (
     best_so_far_figure,
     budget_figure,
 )
-from resnas.report.exhibit import Exhibit, ReportFigure, Row, Section, identifier
+from resnas.report.exhibit import Part, ReportFigure, Row, Section, identifier
 from resnas.report.material import Material
 from resnas.report.point_figures import scatter_figure
 from resnas.report.sections import one_ranking
@@ -40,7 +40,7 @@ def search(material: Material) -> Section:
     """Return the best so far per objective, over trials and over time, and the Pareto front where there are several."""
     if not material.architectures:
         return Section("search", "How the search went", [nothing("No trial was completed.")])
-    parts: list[str | Exhibit] = []
+    parts: list[Part] = []
     for name, direction in material.objectives.items():
         moments, random = best_over_time(material, name, direction), random_search(material, name, direction)
         chosen = choice(material, name, direction)
@@ -148,7 +148,7 @@ def _front(material: Material) -> ReportFigure:
 def failures(material: Material, ranking: Ranking | None = None) -> Section:
     """Return why trials failed or were pruned, and what makes them fail: by a ranking where there is a reliable one,
     else by the shares of the architectures that failed."""
-    parts: list[str | Exhibit] = [one for one in (finding_tables.failures(material),) if one is not None]
+    parts: list[Part] = [one for one in (finding_tables.failures(material),) if one is not None]
     if ranking is not None:
         parts += ["<h3>What makes architectures fail</h3>", *one_ranking.parts(material, ranking)]
     if ranking is None or not ranking.reliable:

@@ -8,7 +8,7 @@ from html import escape
 from resnas.ranking import Ranking
 from resnas.report import finding_tables
 from resnas.report.confirmations import Confirmation
-from resnas.report.exhibit import Exhibit, ReportFigure, Section, identifier
+from resnas.report.exhibit import Part, ReportFigure, Section, identifier
 from resnas.report.material import Material, titled
 from resnas.report.point_figures import Estimate, forest_figure
 from resnas.report.sections import one_ranking
@@ -18,7 +18,7 @@ from resnas.report.words import nothing
 
 def section(material: Material, rankings: Sequence[Ranking]) -> Section:
     """Return the figures and the tables of each ranking, or the reason why there is none."""
-    shown: list[str | Exhibit] = [] if rankings else [nothing("No ranking was made.")]
+    shown: list[Part] = [] if rankings else [nothing("No ranking was made.")]
     for one in rankings:
         shown += [f"<h3>{escape(one.target)}</h3>", *one_ranking.parts(material, one)]
     return Section("properties", "What the properties do", shown)
@@ -41,7 +41,7 @@ def confirmations(material: Material) -> list[Section]:
         "<p>Put to the test by pairs of runs with fresh seeds. The two of a pair differ in what the claim names, and "
         "else only in what is said.</p>"
     )
-    parts: list[str | Exhibit] = [f"{text}<ul>{said}</ul>", *(one for one in drawn if one is not None)]
+    parts: list[Part] = [f"{text}<ul>{said}</ul>", *(one for one in drawn if one is not None)]
     return [Section("confirmations", "What was confirmed", [*parts, finding_tables.confirmation(found)])]
 
 

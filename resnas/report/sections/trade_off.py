@@ -8,7 +8,7 @@ from html import escape
 from resnas.comparison import pareto_front
 from resnas.report import finding_tables
 from resnas.report.association import associations, sentences
-from resnas.report.exhibit import Exhibit, ReportFigure, Row, Section
+from resnas.report.exhibit import Part, ReportFigure, Row, Section
 from resnas.report.material import Material
 from resnas.report.point_figures import scatter_figure
 from resnas.report.words import nothing
@@ -27,7 +27,7 @@ NONE_GAMED = (
 def section(material: Material) -> Section:
     """Return the scatter with its Pareto front, the association within families, and who games dilution."""
     name = _metric(material)
-    parts: list[str | Exhibit] = []
+    parts: list[Part] = []
     if any(one.values("dilution") for one in material.architectures):
         found = associations(material, name, material.objectives.get(name, METRICS["val_loss"].direction))
         said = "".join(f"<li>{escape(sentence)}</li>" for sentence in sentences(found, name))
