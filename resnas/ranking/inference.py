@@ -13,9 +13,8 @@ from resnas.ranking.result import interval, number
 from resnas.ranking.ridge import HeldOut
 
 CONFIDENCE = 0.9
-SMALLEST_R2 = 0.05
-"""The held-out R² below which nothing is ranked. Ax warns below 0.1; in planted studies of 100 trials with a
-signal-to-noise ratio of 0.5 that would refuse every sixth ranking that the shuffled targets let pass rightly."""
+SMALLEST_R2 = 0.02
+"""The held-out R² below which nothing is ranked, whatever the shuffled targets say: what explains less is of no use."""
 LARGEST_P = 0.05
 LARGEST_SUGGESTIVE_P = 0.2
 SMALLEST_SECOND_SHARE = 0.02

@@ -17,6 +17,10 @@ from sklearn.model_selection import GroupKFold
 from resnas.ranking.design import Design, Indices, Part, Vector
 
 PENALTIES = np.logspace(-0.5, 4, 12)
+MARGIN = 0.5
+"""Over √rows: the share by which a richer design must lower the leave-one-out error to be taken. It is about the
+standard error of that share where the residuals of both correlate by 0.97 (the one-standard-error rule, Breiman et
+al., 1984)."""
 Matrix = NDArray[np.float64]
 Split = tuple[Indices, Indices]
 """Training rows and held-out rows."""
@@ -81,13 +85,16 @@ def make_splits(groups: Indices, folds: int, repeats: int, random: np.random.Gen
 
 
 def choose(designs: Sequence[Design], targets: Matrix) -> Choice:
-    """Choose for each of the targets [rows, targets] by leave-one-out."""
+    """Choose for each of the targets [rows, targets] by leave-one-out, from designs that grow richer; a richer one must
+    be better by a margin, so that its luck does not decide what is important."""
     scores, penalties = [], []
     for design in designs:
         model = RidgeCV(PENALTIES, alpha_per_target=True).fit(design.features, targets)
         scores.append(np.atleast_1d(model.best_score_))
         penalties.append(np.atleast_1d(model.alpha_))
-    best = np.argmax(np.stack(scores), axis=0)
+    errors = -np.stack(scores)
+    errors[1:] *= 1 + MARGIN / np.sqrt(len(targets))
+    best = np.argmin(errors, axis=0)
     return Choice(best, np.stack(penalties)[best, np.arange(len(best))])
 
 
