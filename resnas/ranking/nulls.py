@@ -4,7 +4,8 @@ A property that does nothing looks more important where the surrogate follows st
 does on a target of pure noise. So each unit has a null of its own (Freedman & Lane, 1983): the surrogate's fit without
 the unit, plus its residuals in another order. The fit follows what the others do, the residuals know nothing of the
 unit. Measured on planted studies, shuffling the whole target instead calls a useless property supported in 40 to 60 %
-of the studies with two real effects; this keeps to the nominal rate.
+of the studies with two real effects. Importance is compared as a share of the error, which does not depend on the
+size of the noise.
 """
 
 from __future__ import annotations
@@ -79,8 +80,8 @@ def without(
 ) -> NDArray[np.float64]:
     """Return targets in which only `features` have a part, [rows, shuffles].
 
-    Residuals are centred and scaled by 1/(1 − leverage), which makes them those of leave-one-out. Of useless properties
-    in planted studies 4.8 % get p < 0.05 then; with the square root, which only restores the spread of noise, 6.5 %.
+    Residuals are centred and scaled by 1/(1 − leverage), which makes them those of leave-one-out: what is seen of noise
+    by a model that was not fitted to it.
     """
     fitted, leverage = ridge_fit(design.features[:, features], target, penalty)
     residual = (target - fitted) / (1 - leverage)
