@@ -15,7 +15,7 @@ from resnas.ranking import CONSTANT, NOT_SEPARABLE, SUPPORTED, rank
 from resnas.ranking.columns import encode, encode_property
 from resnas.ranking.design import Design, make_design
 from resnas.ranking.effects import level_means, levels_of
-from resnas.ranking.evidence import agreement
+from resnas.ranking.evidence import agreement, make_designs
 from resnas.ranking.inference import draw_in_outliers, reflected_interval, shifted_interval
 from resnas.ranking.nulls import null_importance, orders, ridge_fit, within, without
 from resnas.ranking.ridge import HeldOut, choose, chosen, held_out, make_splits, permuted_error
@@ -37,7 +37,7 @@ def table(seed: int, rows: int = 30) -> pandas.DataFrame:
 
 def designed(frame: pandas.DataFrame, weight: float) -> tuple[Design, list[str]]:
     encoded, _ = encode([encode_property(frame[name]) for name in frame])
-    return make_design(encoded, weight), [one.name for one in encoded.properties]
+    return make_design(encoded, 2, weight), [one.name for one in encoded.properties]
 
 
 def features_from(basis: np.ndarray, design: Design) -> np.ndarray:
@@ -165,7 +165,7 @@ def test_the_null_of_a_unit_is_the_whole_ranking_of_targets_in_which_it_does_not
 def test_the_correction_makes_a_useless_model_give_the_plain_means() -> None:
     frame = table(3, 40)
     encoded, _ = encode([encode_property(frame[name]) for name in frame])
-    design = make_design(encoded, 0.5)
+    design = make_design(encoded, 2, 0.5)
     target = np.random.default_rng(0).normal(size=(40, 1))
     nothing = HeldOut(target, target, target**2, (), (), np.zeros((design.features.shape[1], 1)))
     for position, one in enumerate(encoded.properties):
@@ -177,7 +177,7 @@ def test_the_correction_makes_a_useless_model_give_the_plain_means() -> None:
 def test_a_perfect_model_gives_the_partial_dependence_by_brute_force() -> None:
     frame = table(4, 40)
     encoded, _ = encode([encode_property(frame[name]) for name in frame])
-    design = make_design(encoded, 0.5)
+    design = make_design(encoded, 2, 0.5)
     coefficients = np.random.default_rng(0).normal(size=(design.features.shape[1], 1))
     target = design.features @ coefficients
     perfect = HeldOut(target, np.zeros_like(target), np.zeros_like(target), (), (), coefficients)
@@ -209,13 +209,37 @@ def test_the_basis_is_centred_orthogonal_and_of_one_size() -> None:
     frame = table(5, 300)
     for name in frame:
         one = encode_property(frame[name])
-        inside = one.basis[one.applies]
-        width = one.basis.shape[1] - (not one.applies.all())
+        inside = one.basis(2)[one.applies]
+        width = one.basis(2).shape[1] - (not one.applies.all())
         np.testing.assert_allclose(inside[:, :width].mean(axis=0), 0, atol=1e-9)
         assert inside[:, :width].var(axis=0).sum() == pytest.approx(1)
-        assert not one.basis[~one.applies][:, :width].any()
-    straight, parabola = encode_property(frame["rate"]).basis.T
+        assert not one.basis(2)[~one.applies][:, :width].any()
+    straight, parabola = encode_property(frame["rate"]).basis(2).T
     assert abs(np.corrcoef(straight, parabola)[0, 1]) < 1e-9
+
+
+def test_the_surrogate_is_as_rich_as_the_study_needs() -> None:
+    frame = table(6, 120)
+    designs = make_designs(encode([encode_property(frame[name]) for name in frame])[0])
+    rank_of_rate = frame["rate"].rank().to_numpy() / 60 - 1
+    gated = np.where(frame["gated"], 1.0, -1.0)
+    noise = np.random.default_rng(6).normal(0, 0.5, 120)
+    for signal, degree, weight in [
+        (rank_of_rate, 1, 0.0),
+        (3 * rank_of_rate**2, 2, 0.0),
+        (2 * gated * rank_of_rate, 2, 0.5),
+    ]:
+        design, _ = chosen(designs, signal + noise)
+        assert (design.degree, design.interaction_weight) == (degree, weight)
+
+
+def test_an_effect_that_is_only_a_curve_is_supported() -> None:
+    planted = planted_study(8, 100, 0.0)
+    rate = planted.table["property_1"].rank().to_numpy() / 50 - 1
+    planted.table["target"] += 3 * rate**2
+    effects = {one.name: one for one in rank(planted.table, list(planted.effects), "target", seed=0, **QUICK).effects}
+    assert effects["property_1"].verdict == SUPPORTED
+    assert effects["property_1"].direction == "no clear direction"
 
 
 def test_one_wild_trial_does_not_rule() -> None:
@@ -319,7 +343,7 @@ def test_rates_count_what_they_say() -> None:
 @pytest.mark.slow
 def test_the_protocol_keeps_to_its_error_rate_and_finds_what_is_there() -> None:
     """The bars of the README, with room for the chance of so few studies (two standard errors)."""
-    noise, half, one = self_test(STUDIES, seed=1000)
+    noise, half, one = self_test(STUDIES, seed=1000, shuffles=200, bootstraps=50)
     assert noise.any_false <= at_most(0.05)
     for planted, power in ((half, 0.75), (one, 0.95)):
         assert planted.any_false <= at_most(0.05)
@@ -330,7 +354,7 @@ def test_the_protocol_keeps_to_its_error_rate_and_finds_what_is_there() -> None:
     assert 0.82 <= (half.coverage + one.coverage) / 2 <= 0.97  # the README's 85 to 95 %
 
 
-STUDIES = 8
+STUDIES = 16
 
 
 def at_most(share: float) -> float:

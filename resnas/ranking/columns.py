@@ -52,17 +52,19 @@ class Property:
         """Return [rows, columns] with the flag column `applies` last where the property does not always apply."""
         return self.values if self.applies.all() else np.column_stack([self.values, self.applies]).astype(np.float32)
 
-    @cached_property
-    def basis(self) -> NDArray[np.float64]:
+    def basis(self, degree: int) -> NDArray[np.float64]:
         """Return [rows, columns] of mean 0 whose variances add up to 1 where the property applies, 0 elsewhere.
 
-        A number is a straight line and a parabola over its ranks (the first two Legendre polynomials), anything else
-        one column per level. Where the property does not always apply a last column, of variance 1, says so.
+        A number is a straight line over its ranks, with degree 2 a parabola as well (the first Legendre polynomials),
+        anything else one column per level. Where the property does not always apply a last column, of variance 1, says
+        so.
         """
         columns = self.values.astype(np.float64)
         if self.kind == "numeric":
             position = 2 * (columns[:, 0] - 0.5) / self.applies.sum() - 1
-            columns = np.column_stack([position, (3 * position**2 - 1) / 2][: max(1, len(self.levels) - 1)])
+            columns = np.column_stack(
+                [position, (3 * position**2 - 1) / 2][: max(1, min(degree, len(self.levels) - 1))]
+            )
         parts = [_standardised(columns, self.applies, each=self.kind == "numeric")]
         if not self.applies.all():
             parts.append(_standardised(self.applies[:, None].astype(np.float64), np.ones_like(self.applies)))

@@ -48,6 +48,7 @@ class Design:
         basis: basis of all properties, side by side [rows, basis columns].
         features: the basis, then the products times `interaction_weight`.
         factors: the two basis columns of each feature; the same one twice for a column of the basis itself.
+        degree: of the polynomials that a number is.
         interaction_weight: 0 is an additive model; it scales the products, so that a ridge penalty shrinks them more.
         parts: one per unit.
     """
@@ -55,6 +56,7 @@ class Design:
     basis: NDArray[np.float64]
     features: NDArray[np.float64]
     factors: Indices
+    degree: int
     interaction_weight: float
     parts: tuple[Part, ...]
 
@@ -85,13 +87,13 @@ class Design:
         return np.concatenate([own, cross], axis=1)
 
 
-def make_design(encoded: Encoded, interaction_weight: float) -> Design:
+def make_design(encoded: Encoded, degree: int, interaction_weight: float) -> Design:
     """Lay out the features of all properties.
 
     Products are made between columns of different properties, but not between a property and its own options (which
     say the same), nor within a group of properties that cannot be told apart.
     """
-    blocks = [one.basis for one in encoded.properties]
+    blocks = [one.basis(degree) for one in encoded.properties]
     owner = np.repeat(np.arange(len(blocks)), [block.shape[1] for block in blocks])
     basis = np.column_stack(blocks)
     singles = np.arange(basis.shape[1])
@@ -99,7 +101,7 @@ def make_design(encoded: Encoded, interaction_weight: float) -> Design:
     products = interaction_weight * basis[:, pairs[:, 0]] * basis[:, pairs[:, 1]]
     factors = np.concatenate([np.column_stack([singles, singles]), pairs])
     parts = tuple(_part(unit, owner, factors) for unit in encoded.units)
-    return Design(basis, np.column_stack([basis, products]), factors, interaction_weight, parts)
+    return Design(basis, np.column_stack([basis, products]), factors, degree, interaction_weight, parts)
 
 
 def _pairs(encoded: Encoded, owner: Indices) -> list[tuple[int, int]]:

@@ -173,8 +173,9 @@ def _refusal(
 
 
 def _named(quality: Quality) -> str:
+    numbers = "numbers as curves" if quality.design.degree > 1 else "numbers as straight lines"
     products = "with products of pairs" if quality.design.interaction_weight else "additive"
-    return f"ridge regression, {products}"
+    return f"ridge regression, {products}, {numbers}"
 
 
 def _constant(one: Property) -> PropertyEffect:

@@ -93,7 +93,7 @@ def choose(designs: Sequence[Design], targets: Matrix) -> Choice:
         scores.append(np.atleast_1d(model.best_score_))
         penalties.append(np.atleast_1d(model.alpha_))
     errors = -np.stack(scores)
-    errors[1:] *= 1 + MARGIN / np.sqrt(len(targets))
+    errors *= (1 + MARGIN / np.sqrt(len(targets))) ** np.arange(len(designs))[:, None]
     best = np.argmin(errors, axis=0)
     return Choice(best, np.stack(penalties)[best, np.arange(len(best))])
 
