@@ -13,6 +13,7 @@ from resnas.confirm.matching import COSTS, matched
 from resnas.errors import InputError
 from resnas.ranking import CONSTANT, NOT_SEPARABLE, SUGGESTIVE, SUPPORTED, LevelMean, PropertyEffect, Ranking
 from resnas.ranking.effects import NO_DIRECTION
+from resnas.ranking.result import Interaction
 from resnas.space import SearchSpace
 from resnas.tasks import TASKS
 from resnas.yaml_file import parse_yaml
@@ -210,6 +211,18 @@ def test_leading_claims_are_supported_ones_then_suggestive_ones_and_one_a_group(
     assert (second.subject, second.before, second.after, second.direction) == ("depth", 3, 20, 1)
     assert leading_claims(ranking(effect("depth", SUPPORTED, "higher raises dilution"), reliable=False), ROWS,
                           "minimize", 3) == []  # fmt: skip
+
+
+def test_a_claim_names_what_its_effect_depends_on():
+    one = ranking(
+        effect("family", SUPPORTED, "lowest with full_depth_attention, highest with fixed", partners=("reach",)),
+        effect("depth", SUGGESTIVE, "higher raises dilution"),
+    )
+    pairs = [("norm", "reach", SUGGESTIVE), ("family", "depth", SUPPORTED), ("family", "width", NOT_SEPARABLE)]
+    one = replace(one, interactions=tuple(Interaction(*names, 0.1, 0.04, verdict) for *names, verdict in pairs))
+    family, depth = leading_claims(one, ROWS, "minimize", 2)
+    assert family.depends_on == ("norm", "depth")
+    assert depth.depends_on == ("family",)
 
 
 def test_a_change_between_names_is_told_towards_the_better_one():

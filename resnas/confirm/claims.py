@@ -49,6 +49,8 @@ class Claim:
     ranking_verdict: str = "not ranked"
     together_with: tuple[str, ...] = ()
     """Properties that the ranking could not tell apart from this one."""
+    depends_on: tuple[str, ...] = ()
+    """Properties that its effect depends on, by the ranking's interactions: elsewhere it may be another."""
 
     @property
     def name(self) -> str:
@@ -76,7 +78,7 @@ def leading_claims(ranking: Ranking, rows: Sequence[Row], better: Better, most: 
     """
     effects = ranking.moved_together() if ranking.reliable else []
     ordered = [one for verdict in (SUPPORTED, SUGGESTIVE) for one in effects if one.verdict == verdict]
-    return [_claim_of(_settable(one, ranking), ranking.target, rows, better) for one in ordered[:most]]
+    return [_claim_of(_settable(one, ranking), ranking, rows, better) for one in ordered[:most]]
 
 
 def named_claim(text: str, ranking: Ranking, rows: Sequence[Row], better: Better) -> Claim:
@@ -95,9 +97,9 @@ def named_claim(text: str, ranking: Ranking, rows: Sequence[Row], better: Better
             raise InputError(
                 f"--claim {name}: has one value in this study; give two to compare, --claim {name}=LOW..HIGH"
             )
-        return _claim_of(effect, ranking.target, rows, better)
+        return _claim_of(effect, ranking, rows, better)
     before, after = _pair(name, values)
-    claimed = None if effect is None else _claim_of(effect, ranking.target, rows, better)
+    claimed = None if effect is None else _claim_of(effect, ranking, rows, better)
     return _between(before, after, name, ranking.target, claimed)
 
 
@@ -164,7 +166,7 @@ def is_derived(name: str) -> bool:
     return "," in option or (option == "architecture.residual" and name != FAMILY)
 
 
-def _claim_of(effect: PropertyEffect, target: str, rows: Sequence[Row], better: Better) -> Claim:
+def _claim_of(effect: PropertyEffect, ranking: Ranking, rows: Sequence[Row], better: Better) -> Claim:
     """Return what a ranking claims about one property."""
     values = [row.get(effect.name) for row in rows]
     given = [value for value in values if value is not None]
@@ -174,18 +176,31 @@ def _claim_of(effect: PropertyEffect, target: str, rows: Sequence[Row], better: 
     is_name = not is_numeric and set(values) != {False, True}
     before, after = _ends(given) if is_numeric else (False, True)
     if is_name:
-        before, after = _levels(effect, rows, target)
+        before, after = _levels(effect, rows, ranking.target)
     claimed = Claim(
         effect.name,
         before,
         after,
-        target,
+        ranking.target,
         0 if not is_clear else 1 if low > 0 else -1,
         *((effect.effect, effect.effect_low, effect.effect_high) if is_clear else (None, None, None)),
         effect.verdict,
         effect.correlated_with,
+        _depends_on(effect, ranking),
     )
     return rescaled(claimed, after, before, -1.0) if is_name and sign(better) > 0 else claimed
+
+
+def _depends_on(effect: PropertyEffect, ranking: Ranking) -> tuple[str, ...]:
+    """Return the properties that the ranking found, or suspects, to act on the effect of this one."""
+    names = {effect.name, *effect.correlated_with}
+    return tuple(
+        other
+        for pair in ranking.interactions
+        if pair.verdict in (SUPPORTED, SUGGESTIVE)
+        for one, other in ((pair.one, pair.other), (pair.other, pair.one))
+        if one in names
+    )
 
 
 def _ends(values: Sequence[Any]) -> tuple[Scalar, Scalar]:

@@ -54,6 +54,7 @@ def as_object(outcome: Outcome) -> dict[str, Any]:
         "option": change.option if change else None,
         "changes_as_well": list(change.moved_along) if change else [],
         "not_told_apart_from": list(claim.together_with) if claim else [],
+        "depends_on": list(claim.depends_on) if claim else [],
         "base_key": pair.base.key,
         "changed_key": pair.changed.key,
         "base": pair.base.label,

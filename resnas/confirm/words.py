@@ -54,6 +54,11 @@ def remarks(outcome: Outcome) -> list[str]:
         said.append("the ranking claims no direction, so either one confirms that the target moves")
     if pair.claim is not None and pair.claim.together_with:
         said.append(f"the ranking could not tell it apart from {', '.join(pair.claim.together_with)}")
+    if pair.claim is not None and pair.claim.depends_on:
+        said.append(
+            f"by the ranking its effect depends on {', '.join(pair.claim.depends_on)}: what holds on average over the "
+            "study need not hold for this architecture"
+        )
     if pair.matched is not None:
         equal = pair.matched
         said.append(
