@@ -262,7 +262,7 @@ def test_fences_are_tukeys() -> None:
     assert draw_in_outliers(np.array([1.0] * 9 + [5.0]))[1] == 0
 
 
-def test_an_interaction_is_found_and_is_absent_from_an_additive_study() -> None:
+def test_an_interaction_is_found_said_and_absent_from_an_additive_study() -> None:
     random = np.random.default_rng(0)
     frame = pandas.DataFrame({name: random.random(120) < 0.5 for name in ("one", "two", "three")})
     frame["key"] = np.arange(120).astype(str)
@@ -272,6 +272,8 @@ def test_an_interaction_is_found_and_is_absent_from_an_additive_study() -> None:
     for kind, signal in {"product": signs.prod(axis=1), "sum": signs.sum(axis=1)}.items():
         ranking = rank(frame.assign(loss=signal + noise), ["one", "two", "three"], "loss", seed=0, **QUICK)
         found[kind] = {frozenset((one.one, one.other)): one for one in ranking.interactions}
+        dependences = "effects that depend on one another: "
+        assert (dependences in ranking.sentence()) == (kind == "product")
     pair = frozenset(("one", "two"))
     assert found["product"][pair].verdict == SUPPORTED
     assert found["product"][pair].size == pytest.approx(1, abs=0.15)  # the product of signs has standard deviation 1

@@ -187,7 +187,14 @@ class Ranking:
         if not parts:
             return f"{quality} No single property is separable from noise."
         findings = ". ".join(part[0].upper() + part[1:] for part in parts)
-        return f"{quality} {findings}."
+        return f"{quality} {findings}.{self._dependences()}"
+
+    def _dependences(self) -> str:
+        """Say which effects depend on one another, so that nobody takes an average for the effect everywhere."""
+        pairs = [f"{pair.one} and {pair.other}" for pair in self.interactions if pair.verdict == SUPPORTED]
+        if not pairs:
+            return ""
+        return f" These are averages over the study; effects that depend on one another: {'; '.join(pairs)}."
 
 
 def _one_of_each_group(effects: Sequence[PropertyEffect]) -> list[PropertyEffect]:
