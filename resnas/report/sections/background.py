@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from resnas.architecture import PROPERTIES
 from resnas.report import tables
-from resnas.report.exhibit import ReportTable, Row, Section
+from resnas.report.exhibit import Folded, ReportTable, Row, Section
 from resnas.report.material import Material
 from resnas.report.provenance import facts
 from resnas.report.words import GLOSSARY
@@ -23,7 +23,8 @@ def protocol(material: Material) -> Section:
 
 def glossary(material: Material) -> Section:
     """Return the words, the metrics, and the properties with the options that set them."""
-    return Section("glossary", "Glossary", [tables.definitions(GLOSSARY), _metrics(), _properties(material)])
+    known = Folded("Every metric and property", [_metrics(), _properties(material)])
+    return Section("glossary", "Glossary", [tables.definitions(GLOSSARY), known])
 
 
 def _metrics() -> ReportTable:
