@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import asdict, dataclass, fields
 from typing import Any
 
@@ -179,7 +178,7 @@ class Ranking:
         )
         parts = []
         for verdict in (SUPPORTED, SUGGESTIVE):
-            found = _one_of_each_group([effect for effect in self.effects if effect.verdict == verdict])
+            found = [effect for effect in self.moved_together() if effect.verdict == verdict]
             if found:
                 named = "; ".join(describe(effect) for effect in found[:most])
                 more = f"; and {len(found) - most} more" if len(found) > most else ""
@@ -195,15 +194,6 @@ class Ranking:
         if not pairs:
             return ""
         return f" These are averages over the study; effects that depend on one another: {'; '.join(pairs)}."
-
-
-def _one_of_each_group(effects: Sequence[PropertyEffect]) -> list[PropertyEffect]:
-    """Keep the first property of each group that the data cannot tell apart; it names the others."""
-    kept: list[PropertyEffect] = []
-    for effect in effects:
-        if not any(effect.name in other.correlated_with for other in kept):
-            kept.append(effect)
-    return kept
 
 
 def describe(effect: PropertyEffect) -> str:
