@@ -289,7 +289,7 @@ def test_two_workers_finish_more_trials_than_one(make):
 
     elapsed_s("warm", 2)
     ratios: list[float] = []
-    while len(ratios) < 3 and max(ratios, default=0.0) < 1.2:  # other work on the machine spoils a round now and then
+    while len(ratios) < 2 and max(ratios, default=0.0) < 1.2:  # other work on the machine spoils a round now and then
         ratios.append(elapsed_s(f"one{len(ratios)}", 1) / elapsed_s(f"two{len(ratios)}", 2))
     print("one worker over two:", ratios)
     assert max(ratios) >= 1.2, ratios
