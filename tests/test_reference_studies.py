@@ -65,6 +65,20 @@ def test_the_readme_compares_families_as_the_results_do(study):
         assert f"| {' | '.join(cells)} |" in README
 
 
+def test_where_a_higher_learning_rate_goes_with_more_dilution_is_told():
+    trials = pandas.read_csv(folder(TEXT) / "results.csv")
+    rates = trials.groupby("key")["learning_rate"].first()
+    drawn = architectures(TEXT)
+    found = {
+        family: of["dilution"].corr(of["key"].map(rates), method="spearman") for family, of in drawn.groupby("family")
+    }
+    full = found.pop("full_depth_attention")
+    others = f"{number(min(found.values()))} to {number(max(found.values()))} in the other families"
+    assert (
+        f"(ρ {number(full)} over {(drawn['family'] == 'full_depth_attention').sum()} random draws; {others})" in README
+    )
+
+
 def test_at_least_three_claims_were_put_to_the_test_with_enough_seeds():
     claims = [one for one in outcomes() if one["kind"] == "claim"]
     assert len(claims) >= 3
