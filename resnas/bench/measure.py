@@ -18,6 +18,8 @@ from resnas.model import Model, loss_function
 
 GENERATED = 32
 """Tokens that are timed."""
+LEAST_MEMORY_STEPS = 3
+"""Steps that peak memory is taken over: in the first there are no moments of the optimiser yet."""
 
 
 def circumstances(device: str) -> dict[str, str]:
@@ -49,7 +51,7 @@ def peak_memory_bytes(case: Case, variant: Variant) -> int:
     _prepare(case)
     before = 0 if case.device == "cuda" else _resident_bytes("VmRSS")
     trainer = _Trainer(case, variant)
-    for _ in range(max(1, case.warmup)):
+    for _ in range(max(LEAST_MEMORY_STEPS, case.warmup)):
         trainer.step()
     return torch.cuda.max_memory_allocated() if case.device == "cuda" else _resident_bytes("VmHWM") - before
 
