@@ -239,7 +239,7 @@ def test_other_data_are_refused(study):
 
 
 def test_a_second_confirm_is_refused(study):
-    from resnas.search.claim import locked
+    from resnas.lock import locked
 
     folder = study.with_suffix("") / "confirmations"
     folder.mkdir()

@@ -26,7 +26,7 @@ LAYERS = [
     {"by_name", "cost"},
     {"tasks", "architecture"},
     {"problems", "residual"},
-    {"yaml_file", "record"},
+    {"yaml_file", "record", "lock"},
     {"errors", "allocator", "atomic"},
     {"passwords"},
 ]

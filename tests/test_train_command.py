@@ -2,6 +2,7 @@
 
 import csv
 import json
+import os
 import re
 import signal
 import subprocess
@@ -16,6 +17,7 @@ from resnas.architecture import Architecture, Training
 from resnas.errors import InputError
 from resnas.export.choice import chosen
 from resnas.export.trained import read_record, write_record
+from resnas.lock import locked
 from resnas.residual import TOPOLOGIES
 from resnas.search import load_trials
 from resnas.space import changed, load_architecture, plain
@@ -189,6 +191,24 @@ def test_a_folder_keeps_to_what_was_trained_there(files, here):
     code, _, said = here(*arguments)
     assert code == 2
     assert "spec.json: cannot be read" in said
+
+
+def test_of_two_commands_in_one_folder_the_second_says_who_is_there_and_writes_nothing(files, here):
+    options = [part for one in SMALL for part in ("--set", one)]
+    (files / "out").mkdir()
+    with locked(files / "out" / "lock", "the first"):
+        code, _, said = here("study.yaml", "--architecture", "one.yaml", "--output", "out", *options)
+        assert code == 1
+        assert f"another train is running in out: process {os.getpid()} on " in said
+        assert [path.name for path in (files / "out").iterdir()] == ["lock"]
+    code, _, said = here("study.yaml", "--architecture", "one.yaml", "--output", "out", *options)
+    assert code == 0, said
+
+
+def test_a_folder_that_cannot_be_made_is_one_sentence(files, here):
+    code, _, said = here("study.yaml", "--architecture", "one.yaml", "--output", "one.yaml/out")
+    assert code == 2
+    assert said.endswith("cannot write to one.yaml/out: Not a directory\n")
 
 
 @pytest.mark.parametrize(

@@ -23,13 +23,13 @@ from resnas.confirm import Findings, Plan, carry_out, keep, make_plan, metric_ro
 from resnas.confirm.matching import COSTS
 from resnas.errors import InputError, ResnasError
 from resnas.executor import Aborted, Limits, inspect_task, make_executor
+from resnas.lock import locked
 from resnas.passwords import without_passwords
 from resnas.problems import unknown
 from resnas.ranking import Ranking
 from resnas.results import RecordedTrial, table
 from resnas.runs import Runner
 from resnas.search import load_trials
-from resnas.search.claim import locked
 from resnas.study import Study, known_metrics
 
 FOLDER = "confirmations"

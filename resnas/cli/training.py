@@ -27,6 +27,7 @@ from resnas.export.choice import chosen
 from resnas.export.trained import RESULT, read_record, write_record
 from resnas.files import write_json, write_yaml
 from resnas.fingerprint import changes
+from resnas.lock import locked
 from resnas.passwords import without_passwords
 from resnas.results import unit_of
 from resnas.space import changed, load_architecture, plain
@@ -115,10 +116,7 @@ def run_train(
             f"{architecture.label} ({architecture.key}): {study.budget.steps} steps on {study.task_name}, seed {seed}"
         )
         console.print(f"[bold]{escape(what)}[/bold]; results in {escape(str(folder))}", highlight=False, soft_wrap=True)
-        if is_first:
-            write_record(folder, spec, study)
-            write_yaml(folder / "architecture.yaml", plain(architecture))
-        result = _trained(spec, console, is_first)
+        result = _trained_alone(spec, study, architecture, console) if is_first else _trained(spec, console, False)
         if result is None:
             again = without_passwords(shlex.join(["python", "cli.py", *sys.argv[1:]]))
             console.print(f"Stopped. Go on with: [bold]{escape(again)}[/bold]", highlight=False, soft_wrap=True)
@@ -126,8 +124,6 @@ def run_train(
         if result.state != "complete":
             console.print(f"{result.reason}. Give more time to go on.", highlight=False)
             return
-        if is_first:
-            write_json(folder / RESULT, result.to_dict() | {"key": architecture.key, "seed": seed})
     if is_first:
         _show(result, folder, format)
 
@@ -200,6 +196,27 @@ def _settings(spec: TrialSpec) -> dict[str, Any]:
     values |= {"trainer": spec.lasting_options} if spec.lasting_options else {}
     read: dict[str, Any] = json.loads(json.dumps(values))
     return read
+
+
+def _trained_alone(spec: TrialSpec, study: Study, architecture: Architecture, console: Console) -> TrialResult | None:
+    """Train while no other command does so in the folder, and keep the result there.
+
+    Raises:
+        InputError: the folder cannot be written.
+        ResnasError: another process trains in it.
+    """
+    folder = Path(spec.folder)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise InputError(f"cannot write to {folder}: {error.strerror or error}") from error
+    with locked(folder / "lock", f"another train is running in {folder}"):
+        write_record(folder, spec, study)
+        write_yaml(folder / "architecture.yaml", plain(architecture))
+        result = _trained(spec, console, is_first=True)
+        if result is not None and result.state == "complete":
+            write_json(folder / RESULT, result.to_dict() | {"key": architecture.key, "seed": spec.seed})
+    return result
 
 
 def _trained(spec: TrialSpec, console: Console, is_first: bool) -> TrialResult | None:

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import os
 import platform
 import secrets
-import time
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, ExitStack
 from pathlib import Path
-from typing import Protocol, TextIO
+from typing import Protocol
 
-from resnas.errors import InputError, ResnasError
+from resnas.errors import ResnasError
+from resnas.lock import locked
 from resnas.search.advisory import SharedClaim
 from resnas.search.storage import Location, locate, refusal
 from resnas.study import Study
@@ -102,37 +101,3 @@ def _lock_files(study: Study, location: Location) -> list[Path]:
     if location.path is not None and location.path.parent != study.results_folder:
         paths.append(location.path.with_name(f"{location.path.name}.{study.name}.lock"))
     return paths
-
-
-@contextlib.contextmanager
-def locked(path: Path, busy: str, more: str = "") -> Iterator[None]:
-    """Lock a file and say in it who holds it. The kernel gives the lock back with the process; the file stays.
-
-    Args:
-        path: of the file; its folder exists.
-        busy: what is said of another process that holds it.
-        more: what is said after that.
-
-    Raises:
-        InputError: the file cannot be written.
-        ResnasError: another process holds it.
-    """
-    try:
-        file = path.open("a+", encoding="utf-8")
-    except OSError as error:
-        raise InputError(f"cannot write the lock {path}: {error.strerror or error}") from error
-    with file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise ResnasError(f"{busy}: {_holder(file)} (its lock is {path}){more}") from None
-        since = time.strftime("%Y-%m-%d %H:%M:%S")
-        file.truncate(0)
-        file.write(f"process {os.getpid()} on {platform.node()} since {since}\n")
-        file.flush()
-        yield
-
-
-def _holder(file: TextIO) -> str:
-    file.seek(0)
-    return file.readline().strip() or "it has just started"
