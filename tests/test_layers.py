@@ -16,7 +16,7 @@ LAYERS = [
     {"export"},
     {"analysis", "confirm"},
     {"search", "runs"},
-    {"ranking", "executor", "files", "bench", "evidence"},
+    {"ranking", "executor", "files", "bench"},
     {"train"},
     {"dilution"},
     {"model"},
@@ -27,7 +27,7 @@ LAYERS = [
     {"tasks", "architecture"},
     {"problems", "residual"},
     {"yaml_file", "record", "lock"},
-    {"errors", "allocator", "atomic"},
+    {"errors", "allocator", "atomic", "evidence"},
     {"passwords"},
 ]
 LEVEL = {unit: level for level, units in enumerate(LAYERS) for unit in units}

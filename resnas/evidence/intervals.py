@@ -10,6 +10,7 @@ import numpy as np
 from scipy import stats
 
 CONFIDENCE = 0.90
+"""The share of intervals that hold the truth."""
 
 
 class Interval(NamedTuple):

@@ -8,11 +8,11 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.stats import pearson3, skew
 
+from resnas.evidence import CONFIDENCE
 from resnas.ranking.design import Indices, Vector
 from resnas.ranking.result import interval, number
 from resnas.ranking.ridge import HeldOut
 
-CONFIDENCE = 0.9
 SMALLEST_R2 = 0.02
 """The held-out R² below which nothing is ranked, whatever the shuffled targets say: what explains less is of no use."""
 LARGEST_P = 0.05
