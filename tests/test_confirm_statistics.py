@@ -84,10 +84,14 @@ def test_a_difference_of_two_deviations_is_confirmed_by_five_seeds_most_of_the_t
         assert found.count(CONFIRMED) > least * 400
 
 
+def seen(difference: float) -> Paired:
+    return Paired(5, difference, 1.0, -1.0, 1.0, None, None)
+
+
 def test_the_seeds_asked_for_decide_with_the_power_promised():
     random = np.random.default_rng(5)
     error = error_of_look(2, CLAIMS)
-    more = more_seeds(Paired(5, 0.8, 1.0, -1.0, 2.6, 0.6, 0.2), 0.0, error)
+    more = more_seeds(seen(0.8), 0.0, error)
     shares = {
         n: sum(side(compare(*pairs(random, n, 0.8), error)) == 1 for _ in range(3000)) / 3000
         for n in (5 + more, 5 + more - 3)
@@ -96,14 +100,29 @@ def test_the_seeds_asked_for_decide_with_the_power_promised():
     assert shares[5 + more - 3] < 0.78
 
 
-def test_seeds_asked_for_use_half_the_claim_where_less_was_seen_and_are_capped():
-    def seen(difference):
-        return Paired(5, difference, 1.0, -1.0, 1.0, None, None)
+@pytest.mark.parametrize("difference", [0.0, 0.2])
+def test_the_seeds_asked_for_show_with_the_power_promised_that_a_difference_is_negligible(difference):
+    random = np.random.default_rng(8)
+    error = error_of_look(2, CLAIMS)
+    more = more_seeds(seen(difference), 1.0, error)
+    for n, least, most in ((5 + more, 0.75, 0.9), (5 + more - 3, 0.4, 0.78)):
+        found = [judge(compare(*pairs(random, n, difference), error), 1, 4.0, error) for _ in range(1000)]
+        assert least < sum(one.text == "refuted: negligible" for one in found) / 1000 < most
 
-    assert more_seeds(seen(0.1), 0.8, ERROR) == more_seeds(seen(-0.8), 0.0, ERROR) < more_seeds(seen(0.5), 0.0, ERROR)
+
+def test_seeds_asked_for_depend_on_what_was_seen_and_are_capped():
+    assert more_seeds(seen(0.8), 0.0, ERROR) == more_seeds(seen(-0.8), 0.0, ERROR) < more_seeds(seen(0.5), 0.0, ERROR)
+    assert more_seeds(seen(0.8), 0.0, ERROR) == more_seeds(seen(0.8), 0.8, ERROR)  # too large to be negligible
+    assert more_seeds(seen(0.0), 2.0, ERROR) < more_seeds(seen(0.0), 1.0, ERROR)
     assert more_seeds(seen(0.01), 0.0, ERROR) is None
     assert more_seeds(seen(0.0), 0.0, ERROR) is None
     assert f"more than {MOST_SEEDS} more seeds" in judge(seen(0.01), 1, None, ERROR).text
+
+
+def test_a_large_claim_does_not_make_what_was_seen_easier_to_tell():
+    """The other way round and small beside the claim, as in the reference study: once a single seed was asked for."""
+    assert judge(seen(0.9), -1, 3.6, ERROR) == judge(seen(0.9), -1, None, ERROR)
+    assert judge(seen(0.9), -1, 3.6, ERROR).more > 1
 
 
 def test_the_effect_size_is_unbiased():

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 import numpy as np
 from scipy.special import gammaln
-from scipy.stats import nct, t
+from scipy.stats import nct, norm, t
 
 FAMILY_ERROR = 0.1
 """Chance that any interval of a family, at any look, misses its true difference."""
@@ -79,29 +79,30 @@ def error_of_look(look: int, claims: int) -> float:
     return FAMILY_ERROR / (claims * look * (look + 1))
 
 
-def more_seeds(found: Paired, least: float, error: float) -> int | None:
-    """Return how many further seeds would tell the difference from 0 with 80 % power; None for more than 100.
+def more_seeds(found: Paired, negligible: float, error: float) -> int | None:
+    """Return how many further seeds would decide with 80 % power; None for more than 100.
 
-    The true difference is taken to be as large as the one seen, or as `least` where that is larger.
+    Decided is a difference whose interval lies on one side of 0 or within ± `negligible`. The true one is taken to be
+    the one seen, whatever was claimed.
 
     Args:
         found: of at least two pairs.
-        least: size in units of the metric, at least 0.
+        negligible: in units of the metric, at least 0; 0 where no difference is too small to matter.
         error: two-sided error of the interval that will decide, that of the next look.
     """
     assert found.difference is not None
     assert found.deviation is not None
-    size = max(abs(found.difference), least)
-    if size == 0:
-        return None
     if found.deviation == 0:
-        return 1
-    standardised = size / found.deviation
+        return 1 if found.difference or negligible else None
+    size, margin = abs(found.difference) / found.deviation, negligible / found.deviation
     every = range(1, MOST_SEEDS + 1)
-    at = bisect_left(every, True, key=lambda more: _power(standardised, found.n + more, error) >= POWER)
+    at = bisect_left(every, True, key=lambda more: _power(size, margin, found.n + more, error) >= POWER)
     return every[at] if at < MOST_SEEDS else None
 
 
-def _power(standardised: float, n: int, error: float) -> float:
-    """Return the chance that the interval of n pairs lies on the true side of 0."""
-    return float(nct.sf(t.isf(error / 2, n - 1), n - 1, standardised * math.sqrt(n)))
+def _power(size: float, margin: float, n: int, error: float) -> float:
+    """Return the chance that the interval of n pairs lies on the true side of 0 or within ± `margin`, whichever is more
+    likely; both in standard deviations. The second takes the deviation that is measured for the true one."""
+    root, quantile = math.sqrt(n), float(t.isf(error / 2, n - 1))
+    within = norm.cdf((margin - size) * root - quantile) - norm.cdf((-margin - size) * root + quantile)
+    return max(float(nct.sf(quantile, n - 1, size * root)), float(within))

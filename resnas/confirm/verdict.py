@@ -47,13 +47,13 @@ def judge(found: Paired, direction: Direction, effect: float | None, next_error:
     """
     if found.low is None or found.high is None:
         return Verdict(UNDECIDED, "fewer than two pairs of runs have ended")
-    side, size = _side(found.low, found.high), abs(effect or 0.0)
-    is_negligible = size > 0 and max(-found.low, found.high) <= NEGLIGIBLE_SHARE * size
+    side, negligible = _side(found.low, found.high), NEGLIGIBLE_SHARE * abs(effect or 0.0)
+    is_negligible = negligible > 0 and max(-found.low, found.high) <= negligible
     if side and direction in (0, side):
         return Verdict(CONFIRMED, "but less than a quarter of what was claimed" if is_negligible else "")
     if side:
         return Verdict(REFUTED, "the other way round")
-    return Verdict(REFUTED, "negligible") if is_negligible else _undecided(found, size / 2, next_error)
+    return Verdict(REFUTED, "negligible") if is_negligible else _undecided(found, negligible, next_error)
 
 
 def judge_best(found: Paired, sign: int, next_error: float) -> Verdict:
@@ -85,7 +85,7 @@ def _side(low: float, high: float) -> int:
     return 1 if low > 0 else -1 if high < 0 else 0
 
 
-def _undecided(found: Paired, least: float, next_error: float) -> Verdict:
-    more = more_seeds(found, least, next_error)
+def _undecided(found: Paired, negligible: float, next_error: float) -> Verdict:
+    more = more_seeds(found, negligible, next_error)
     number = f"more than {MOST_SEEDS}" if more is None else f"about {more}"
     return Verdict(UNDECIDED, f"{number} more {'seed' if more == 1 else 'seeds'}", more)
