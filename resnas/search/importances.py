@@ -60,7 +60,7 @@ def optuna_importances(trials: Sequence[FrozenTrial], target: str, seed: int) ->
         return []
     ped_anova = _importances(study, PedAnovaImportanceEvaluator())
     fanova = _importances(study, FanovaImportanceEvaluator(seed=seed))
-    names = sorted({*ped_anova, *fanova}, key=lambda name: -ped_anova.get(name, -1.0))
+    names = sorted({*ped_anova, *fanova}, key=lambda name: (-ped_anova.get(name, -1.0), name))
     return [OptunaImportance(target, name, ped_anova.get(name), fanova.get(name)) for name in names]
 
 
