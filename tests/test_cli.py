@@ -4,6 +4,7 @@ import csv
 import io
 import json
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -137,6 +138,17 @@ def test_status_analyze_report_of_a_finished_study(finished_study):
     reported = resnas("report", finished_study.path)
     assert reported.returncode == 0, reported.stderr
     assert (finished_study.results_folder / "report.html").stat().st_size > 1e6
+    assert "without them" not in reported.stderr
+
+
+def test_a_report_says_which_trials_have_lost_their_files(finished_study, tmp_path):
+    copied = tmp_path / "kept"
+    shutil.copytree(finished_study.path.parent, copied)
+    for number in (0, 2):
+        shutil.rmtree(copied / "small" / "trials" / f"{number:04}")
+    reported = resnas("report", copied / "small.yaml")
+    assert reported.returncode == 0, reported.stderr
+    assert re.search(r"2 of 4 complete trials have no readable result\.json in .*without them", reported.stderr)
 
 
 def test_report_prints_the_numbers_of_its_files(finished_study, capsys):

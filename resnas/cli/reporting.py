@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -23,10 +24,19 @@ if TYPE_CHECKING:
 
 def write_page(path: Path, overrides: list[str]) -> None:
     """Write the page and its numbers."""
-    from resnas.report import write_report
+    from resnas.report import Material, write_report
 
     study = Study.load(path, overrides)
-    written = write_report(study, *_ranked(study))
+    trials, rankings = _ranked(study)
+    written = write_report(study, trials, rankings)
+    material = Material(study, trials)
+    if without_files := len(material.compared) - len(material.results):
+        print(
+            f"{without_files} of {len(material.compared)} complete trials have no readable result.json in "
+            f"{study.results_folder / 'trials'}: profiles over depth, mixing matrices and curves over training are "
+            "drawn without them",
+            file=sys.stderr,
+        )
     make_console().print(f"Report: {written}", soft_wrap=True)
 
 
