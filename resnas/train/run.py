@@ -158,29 +158,7 @@ def run_trial(
     resumed = checkpoint.take_over(spec.checkpoint, Path(spec.folder) / "checkpoints", identity)
     progress = _Progress(data, budget, report, watch, started_s)
     trainer = make_trainer(Path(spec.folder), budget, progress, identity, spec.trainer)
-    train = _train_batches(spec, budget, data, trainer, resumed)
-    validation = data.batches("validation", budget.batch_size, limit=budget.validation_batches)
-    state: dict[str, Any] = {"state": "complete"}
-    try:
-        trainer.fit(
-            module,
-            train,
-            BatchStream(lambda: iter(validation)),
-            ckpt_path=resumed.path if resumed else None,
-            weights_only=True,
-        )
-        if not module.step_times_s:
-            raise InputError("Lightning's Trainer ended before the first training step; give it more time")
-        if trainer.global_step < budget.steps:  # only an option of Lightning's Trainer ends it early
-            state = {"state": "pruned", "reason": f"stopped at step {trainer.global_step} of {budget.steps}"}
-        elif spec.test:
-            test = data.batches("test", budget.batch_size)
-            trainer.test(module, BatchStream(lambda: iter(test)), verbose=False)
-    except Pruned as pruned:
-        state = {"state": "pruned", "reason": str(pruned)}
-    except BaseException:
-        _end_other_processes(trainer)
-        raise
+    state = _train_and_test(spec, budget, data, module, trainer, resumed)
     metrics = {
         **module.validation_metrics,
         **module.test_metrics,
@@ -199,6 +177,39 @@ def run_trial(
         versions=versions(),
         measurements=progress.measurements,
     )
+
+
+def _train_and_test(
+    spec: TrialSpec,
+    budget: Budget,
+    data: TaskData,
+    module: TrialModule,
+    trainer: Trainer,
+    resumed: checkpoint.Resumed | None,
+) -> dict[str, Any]:
+    """Train with validations, test where the trial is to be; return how it has ended, as fields of a TrialResult.
+
+    Raises:
+        InputError: an option of Lightning's Trainer left no time for a step.
+    """
+    train = _train_batches(spec, budget, data, trainer, resumed)
+    validation = data.batches("validation", budget.batch_size, limit=budget.validation_batches)
+    start = resumed.path if resumed else None
+    try:
+        trainer.fit(module, train, BatchStream(lambda: iter(validation)), ckpt_path=start, weights_only=True)
+        if not module.step_times_s:
+            raise InputError("Lightning's Trainer ended before the first training step; give it more time")
+        if trainer.global_step < budget.steps:  # only an option of Lightning's Trainer ends it early
+            return {"state": "pruned", "reason": f"stopped at step {trainer.global_step} of {budget.steps}"}
+        if spec.test:
+            test = data.batches("test", budget.batch_size)
+            trainer.test(module, BatchStream(lambda: iter(test)), verbose=False)
+    except Pruned as pruned:
+        return {"state": "pruned", "reason": str(pruned)}
+    except BaseException:
+        _end_other_processes(trainer)
+        raise
+    return {"state": "complete"}
 
 
 def _train_batches(
