@@ -91,6 +91,15 @@ def test_the_readme_tells_every_outcome():
         found = one["metrics"][one["target"]]
         size = f"{number(found['difference'], 3)} [{number(found['low'], 3)}, {number(found['high'], 3)}]"
         assert f"| {size} | {one['verdict_text']} |" in README, one["claim"]
+        assert f"{one['seeds']} fresh seeds" in README
+
+
+def test_the_readme_begins_with_what_the_best_architecture_gains():
+    best = next(one for one in outcomes() if one["kind"] == "best")
+    gain = {name: number(-best["metrics"][best["target"]][name], 3) for name in ("difference", "low", "high")}
+    said = f"{gain['difference']} nats lower than the best `fixed` one (90 % interval {gain['high']} to {gain['low']})"
+    assert f"with {best['seeds']} fresh seeds" in README
+    assert said in README
 
 
 @pytest.mark.parametrize("study", SIZES)
