@@ -75,7 +75,7 @@ def errors(driver) -> list[str]:
 def test_the_report_opens_offline_with_figures_and_without_errors(finished_study, browse, size):
     trials = load_trials(finished_study)
     rankings = analyse(finished_study, trials)
-    path = write_report(finished_study, trials, rankings)
+    path = write_report(Material(finished_study, trials), rankings)
     driver = browse(path.as_uri(), size)
     expected = len(study_figures(Material(finished_study, trials), rankings))
     wait_for(lambda: len(driver.find_elements("css selector", ".js-plotly-plot .main-svg")) >= expected)
@@ -107,7 +107,7 @@ def test_a_report_with_everything_in_it_fits_the_window(tmp_path, browse, size):
     study = planted_study(tmp_path, "[val_loss, dilution]")
     trials = planted_trials(study, 40)
     (study.results_folder / "confirm.json").write_text(json.dumps(CONFIRMATIONS))
-    path = write_report(study, trials, [GROUPED])
+    path = write_report(Material(study, trials), [GROUPED])
     driver = browse(path.as_uri(), size)
     expected = len(study_figures(Material(study, trials), [GROUPED]))
     wait_for(lambda: len(driver.find_elements("css selector", ".js-plotly-plot .main-svg")) >= expected)
@@ -129,10 +129,9 @@ def served(finished_study):
     trials = load_trials(finished_study)
     rankings = analyse(finished_study, trials)
     optuna_study = existing_study(finished_study)
-    figures = study_figures(Material(finished_study, trials), rankings)
-    publish(
-        finished_study, optuna_study, {one.id: one.figure for one in figures}, note(finished_study, trials, rankings)
-    )
+    material = Material(finished_study, trials)
+    figures = study_figures(material, rankings)
+    publish(finished_study, optuna_study, {one.id: one.figure for one in figures}, note(material, rankings))
     with open_server(finished_study, port=0) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
         yield server.server_port

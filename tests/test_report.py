@@ -14,7 +14,7 @@ from resnas.search import load_trials
 
 
 def page(study, trials) -> str:
-    return write_report(study, trials, analyse(study, trials)).read_text()
+    return write_report(Material(study, trials), analyse(study, trials)).read_text()
 
 
 def without_plotly(text: str) -> str:
@@ -104,7 +104,7 @@ def test_profiles_drawn_are_those_measured(finished_study):
 
 def test_the_note_names_the_answer_and_warns_of_the_other_importances(finished_study):
     trials = load_trials(finished_study)
-    text = note(finished_study, trials, analyse(finished_study, trials))
+    text = note(Material(finished_study, trials), analyse(finished_study, trials))
     assert "no reliable ranking" in text
     assert "Optuna" in text
 

@@ -241,14 +241,14 @@ def test_lost_measurements_are_left_out_and_said_so(finished_study, tmp_path):
     drawn = {one.id for one in study_figures(Material(study, trials), [])}
     assert "loss-against-dilution" in drawn
     assert not any(name.startswith(("matrix", "newest", "hidden")) for name in drawn)
-    page = write_report(study, trials, []).read_text()
+    page = write_report(Material(study, trials), []).read_text()
     assert "4 complete trials without measurements over depth" in page
 
 
 def test_nothing_at_all_is_a_report_that_says_so(finished_study, tmp_path):
     study = copied(finished_study, tmp_path)
     shutil.rmtree(study.results_folder)
-    page = write_report(study, [], []).read_text()
+    page = write_report(Material(study, []), []).read_text()
     for words in ("No trial was completed", "No trial was started yet", "No ranking was made", "Glossary"):
         assert words in page, words
     assert study_figures(Material(study, []), []) == []
@@ -261,7 +261,7 @@ def test_baselines_and_several_objectives_are_reported(finished_study, tmp_path)
     environment = {"versions": {"torch": "9.9"}, "baselines": {"bits_per_byte/gzip": 2.5}, "cpus": 3}
     (study.results_folder / "environment.json").write_text(json.dumps(environment))
     trials = load_trials(study)
-    page = write_report(study, trials, []).read_text()
+    page = write_report(Material(study, trials), []).read_text()
     for words in ("gzip 2.5 bits_per_byte", "torch 9.9", "3 CPUs", "the Pareto front", 'id="figure-pareto-front"'):
         assert words in page, words
     assert {"best-so-far-val_loss", "best-so-far-dilution"} <= {

@@ -128,7 +128,7 @@ def check_table(one: ReportTable, rows: list[dict]) -> int:
 
 def test_every_number_of_every_figure_and_table_is_in_its_file(planted):
     study, trials = planted
-    page = write_report(study, trials, [GROUPED, REFUSED]).read_text()
+    page = write_report(Material(study, trials), [GROUPED, REFUSED]).read_text()
     shown = exhibits(Material(study, trials), [GROUPED, REFUSED])
     checked = {}
     for one in shown:
@@ -155,7 +155,7 @@ def test_every_number_of_every_figure_and_table_is_in_its_file(planted):
 
 def test_the_numbers_of_the_answer_are_in_the_files_that_it_names(planted):
     study, trials = planted
-    page = write_report(study, trials, [GROUPED]).read_text()
+    page = write_report(Material(study, trials), [GROUPED]).read_text()
     box = page[page.index('<div class="answer">') : page.index("<nav")]
     files = re.findall(r'href="(report/[\w-]+\.csv)"', box)
     assert {"report/architectures.csv", "report/best-against-rival.csv"} <= set(files)
@@ -186,9 +186,9 @@ def test_the_check_above_can_fail(planted):
 def test_files_of_an_earlier_page_are_gone(planted):
     study, trials = planted
     stale = study.results_folder / "report" / "effect-late_share.csv"
-    write_report(study, trials, [])
+    write_report(Material(study, trials), [])
     stale.write_text("old")
-    write_report(study, trials, [])
+    write_report(Material(study, trials), [])
     assert not stale.exists()
 
 
@@ -269,13 +269,13 @@ def test_the_order_settles_as_the_noise_of_early_values_fades(planted):
 
 def test_confirmations_stand_in_the_answer_in_a_section_and_in_the_note(planted):
     study, trials = planted
-    page = write_report(study, trials, [GROUPED]).read_text()
+    page = write_report(Material(study, trials), [GROUPED]).read_text()
     answer = page[page.index('id="answer"') : page.index('<section id="architectures"')]
     for one in CONFIRMATIONS:
         assert one["sentence"] in answer
         assert f">{one.get('verdict_text', one['verdict'])}</span>" in page
     assert "one run of five failed; the rate was tuned anew" in page
-    assert "about 12 more seeds" in note(study, trials, [])
+    assert "about 12 more seeds" in note(Material(study, trials), [])
     forest = next(one for one in exhibits(Material(study, trials), []) if one.id == "confirmed-dilution")
     assert [trace.name for trace in forest.figure.data] == ["confirmed", "refuted", "undecided"]
     assert len({trace.marker.symbol for trace in forest.figure.data}) == 3
@@ -286,12 +286,12 @@ def test_a_confirmation_that_cannot_be_read_is_left_out(tmp_path, text):
     study = planted_study(tmp_path)
     trials = planted_trials(study, 3)
     (study.results_folder / "confirm.json").write_text(text)
-    assert 'id="confirmations"' not in write_report(study, trials, []).read_text()
+    assert 'id="confirmations"' not in write_report(Material(study, trials), []).read_text()
 
 
 def test_sections_stand_in_the_order_in_which_a_reader_asks(planted):
     study, trials = planted
-    page = write_report(study, trials, [GROUPED]).read_text()
+    page = write_report(Material(study, trials), [GROUPED]).read_text()
     order = ["answer", "architectures", "depth", "mixing", "trade-off", "properties", "confirmations", "search"]
     order += ["failures", "budget", "provenance", "glossary"]
     places = [page.index(f'id="{name}"') for name in order]
@@ -304,6 +304,6 @@ def test_a_thousand_trials_are_reported_in_twenty_seconds(tmp_path):
     trials = planted_trials(study, 540)
     assert len(trials) > 1000
     started = time.perf_counter()
-    path = write_report(study, trials, [GROUPED])
+    path = write_report(Material(study, trials), [GROUPED])
     assert time.perf_counter() - started < 20
     assert path.stat().st_size < 8e6

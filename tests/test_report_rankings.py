@@ -199,7 +199,7 @@ def test_what_makes_trials_fail_is_ranked_where_enough_failed_and_else_shown_as_
     assert failing.reliable
     leader = failing.moved_together()[0]
     assert (leader.name, leader.verdict, leader.direction) == ("learning_rate", SUPPORTED, "higher raises failed")
-    page = write_report(study, trials, [first, failing]).read_text()
+    page = write_report(Material(study, trials), [first, failing]).read_text()
     shown = failures_of(page)
     assert 'id="figure-importance-failed"' in shown
     assert 'id="table-failed-shares"' not in shown
@@ -212,7 +212,7 @@ def test_what_makes_trials_fail_is_ranked_where_enough_failed_and_else_shown_as_
     assert not can_rank_failures(started)
     rankings = analyse(few, started)
     assert [one.target for one in rankings] == few.ranking.targets
-    shown = failures_of(write_report(few, started, rankings).read_text())
+    shown = failures_of(write_report(Material(few, started), rankings).read_text())
     assert 'id="table-failed-shares"' in shown
     assert "importance-failed" not in shown
 
@@ -235,7 +235,7 @@ def test_failures_are_ranked_from_five_failed_of_forty_architectures_on(ranked):
 def test_a_refused_ranking_of_failures_keeps_the_shares(ranked):
     study, trials, (first, failing) = ranked
     refused = type(failing)(**{**failing.__dict__, "reliable": False, "refusal": "no reliable ranking: too noisy"})
-    page = write_report(study, trials, [first, refused]).read_text()
+    page = write_report(Material(study, trials), [first, refused]).read_text()
     assert "failed: no reliable ranking: too noisy" in failures_of(page)
     assert 'id="table-failed-shares"' in failures_of(page)
     assert "too noisy" not in page[: page.index("<nav")]

@@ -28,8 +28,8 @@ def write_page(path: Path, overrides: list[str]) -> None:
 
     study = Study.load(path, overrides)
     trials, rankings = _ranked(study)
-    written = write_report(study, trials, rankings)
     material = Material(study, trials)
+    written = write_report(material, rankings)
     if without_files := len(material.compared) - len(material.results):
         print(
             f"{without_files} of {len(material.compared)} complete trials have no readable result.json in "

@@ -82,8 +82,9 @@ def _conclude(study: Study, console: Console) -> None:
             progress=lambda step, share: progress.update(task, description=f"ranking {share:.0%}: {step}"),
         )
         progress.update(task, description="report")
-        report = write_report(study, trials, rankings)
-    found = answer(Material(study, trials))
+        material = Material(study, trials)
+        report = write_report(material, rankings)
+    found = answer(material)
     console.print(f"[bold]{escape(found.finding)}[/bold] {escape(found.certainty)}", highlight=False)
     print_rankings(rankings)
     console.print(

@@ -28,8 +28,9 @@ def run_dashboard(path: Path, host: str, port: int, overrides: list[str]) -> Non
     console = make_console()
     with console.status("ranking and drawing"):
         rankings = analyse_for_report(study, trials)
-        figures = study_figures(Material(study, trials), rankings)
-        publish(study, optuna_study, {one.id: one.figure for one in figures}, note(study, trials, rankings))
+        material = Material(study, trials)
+        figures = study_figures(material, rankings)
+        publish(study, optuna_study, {one.id: one.figure for one in figures}, note(material, rankings))
     with contextlib.suppress(KeyboardInterrupt):
         serve(study, host, port, lambda url: console.print(f"Dashboard: {url}   (Ctrl-C ends it)", soft_wrap=True))
 

@@ -11,7 +11,6 @@ from itertools import groupby
 from pathlib import Path
 
 import plotly.io
-from optuna.trial import FrozenTrial
 from plotly.offline import get_plotlyjs
 
 from resnas.analysis import FAILED
@@ -22,33 +21,31 @@ from resnas.report.exhibit import Exhibit, Folded, Part, ReportFigure, ReportTab
 from resnas.report.material import Material
 from resnas.report.sections import contents
 from resnas.report.stylesheet import SCRIPT, STYLESHEET
-from resnas.study import Study
 
 BEHIND_THE_ANSWER = ("architectures", "best-against-rival", "basis-", "properties-", "confirmations")
 """How the names of the exhibits begin whose files hold the numbers of the answer."""
 CONFIG = {"displaylogo": False, "displayModeBar": False, "responsive": True, "scrollZoom": False}
 
 
-def write_report(study: Study, trials: Sequence[FrozenTrial], rankings: Sequence[Ranking]) -> Path:
+def write_report(material: Material, rankings: Sequence[Ranking]) -> Path:
     """Write `report.html` and the CSV files that it names into the results folder; return the path of the page.
 
     Each file is written whole or not at all, the page last, so that it never names a file that is not there.
     """
-    material = Material(study, trials)
+    folder = material.study.results_folder
     sections = contents(material, rankings)
-    write_rows((exhibit for section in sections for exhibit in section.exhibits), study.results_folder)
-    path = study.results_folder / "report.html"
+    write_rows((exhibit for section in sections for exhibit in section.exhibits), folder)
+    path = folder / "report.html"
     write_text(path, html(material, rankings, sections))
     return path
 
 
-def note(study: Study, trials: Sequence[FrozenTrial], rankings: Sequence[Ranking]) -> str:
+def note(material: Material, rankings: Sequence[Ranking]) -> str:
     """Return the answer and how to read the dashboard, as Markdown."""
-    material = Material(study, trials)
     found = answer(material)
     said = "\n".join(f"- {_markdown(sentence)}" for sentence in _verdicts(material, rankings))
     return (
-        f"## {_markdown(study.name)}\n\n{QUESTION}\n\n**{_markdown(found.finding)}** "
+        f"## {_markdown(material.study.name)}\n\n{QUESTION}\n\n**{_markdown(found.finding)}** "
         f"{_markdown(found.certainty)}\n\n{said}\n\n### How to read this\n\n- Our figures stand on the first page, "
         "under the dashboard’s own. The importances that the dashboard draws itself are Optuna’s: they divide 100 % "
         "between the parameters even where all is noise, so rely on the verdicts above.\n- `dilution` alone can be "
