@@ -16,17 +16,21 @@ from resnas.errors import InputError, ResnasError
 
 @contextlib.contextmanager
 def locked(path: Path, busy: str, more: str = "") -> Iterator[None]:
-    """Lock a file and say in it who holds it; the file stays.
+    """Lock a file and say in it who holds it; the file stays, and its folder is made.
 
     Args:
-        path: of the file; its folder exists.
+        path: of the file.
         busy: what is said of another process that holds it.
         more: what is said after that.
 
     Raises:
-        InputError: the file cannot be written.
+        InputError: the folder or the file cannot be written.
         ResnasError: another process holds it.
     """
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise InputError(f"cannot write to {path.parent}: {error.strerror or error}") from error
     try:
         file = path.open("a+", encoding="utf-8")
     except OSError as error:

@@ -106,10 +106,6 @@ def _carried_out(
     if not plan.pairs:
         return Findings([], plan.remarks, [])
     folder, search = study.results_folder / FOLDER, study.search
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise InputError(f"cannot write results to {folder}: {error.strerror or error}") from error
     with ExitStack() as open_things:
         open_things.enter_context(locked(folder / "lock", f"another confirm is running for the study {study.name!r}"))
         executor = make_executor(study)

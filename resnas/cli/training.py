@@ -116,7 +116,7 @@ def run_train(
             f"{architecture.label} ({architecture.key}): {study.budget.steps} steps on {study.task_name}, seed {seed}"
         )
         console.print(f"[bold]{escape(what)}[/bold]; results in {escape(str(folder))}", highlight=False, soft_wrap=True)
-        result = _trained_alone(spec, study, architecture, console) if is_first else _trained(spec, console, False)
+        result = _trained_alone(spec, study, architecture, console) if is_first else _trained(spec, console, is_first)
         if result is None:
             again = without_passwords(shlex.join(["python", "cli.py", *sys.argv[1:]]))
             console.print(f"Stopped. Go on with: [bold]{escape(again)}[/bold]", highlight=False, soft_wrap=True)
@@ -206,10 +206,6 @@ def _trained_alone(spec: TrialSpec, study: Study, architecture: Architecture, co
         ResnasError: another process trains in it.
     """
     folder = Path(spec.folder)
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise InputError(f"cannot write to {folder}: {error.strerror or error}") from error
     with locked(folder / "lock", f"another train is running in {folder}"):
         write_record(folder, spec, study)
         write_yaml(folder / "architecture.yaml", plain(architecture))
