@@ -90,21 +90,17 @@ def make_plan(
         raise InputError(f"the study {study.name!r} has no complete trial to compare anything with")
     material = Material([architectures[one.key] for one in ordered], study.search_space, study.task.shape())
     directions = known_metrics(study.task)
-    pairs, remarks = [], []
+    pairs: list[Pair] = []
+    remarks: list[str] = []
     for ranking in rankings:
         better = directions[ranking.target]
-        claims = [named_claim(one, ranking, rows, better) for one in named]
-        claims = claims or leading_claims(ranking, rows, better, top)
-        if not claims:
-            remarks.append(_no_claims(ranking))
-        for claim in claims:
-            try:
-                pairs.append(_pair_of(claim, material, match, directions))
-            except NotTestable as reason:
-                if named:
-                    change = f"{claim.subject}={shown(claim.before)}..{shown(claim.after)}"
-                    raise InputError(f"--claim {change}: {reason}") from None
-                remarks.append(f"Not tested: {reason}.")
+        if named:
+            claims = [named_claim(one, ranking, rows, better) for one in named]
+            pairs += [_pair_of_named(claim, material, match, directions) for claim in claims]
+        else:
+            claims = leading_claims(ranking, rows, better, top)
+            found, missing = _pairs_of_leading(claims, material, match, directions)
+            pairs, remarks = pairs + found, remarks + (missing if claims else [_no_claims(ranking)])
     if best:
         found, missing = _best_pairs(ordered, architectures, study)
         pairs, remarks = pairs + found, remarks + missing
@@ -118,6 +114,30 @@ def _architectures(trials: Sequence[RecordedTrial]) -> list[dict[str, Any]]:
 def _no_claims(ranking: Ranking) -> str:
     """Say why there is no claim to test."""
     return f"The ranking claims nothing to test: {ranking.sentence()} Name a claim with --claim PROPERTY=LOW..HIGH."
+
+
+def _pair_of_named(
+    claim: Claim, material: Material, match: Quantity | None, directions: Mapping[str, Direction]
+) -> Pair:
+    """Return the pair that tests a claim of the user. Raises InputError."""
+    try:
+        return _pair_of(claim, material, match, directions)
+    except NotTestable as reason:
+        change = f"{claim.subject}={shown(claim.before)}..{shown(claim.after)}"
+        raise InputError(f"--claim {change}: {reason}") from None
+
+
+def _pairs_of_leading(
+    claims: Sequence[Claim], material: Material, match: Quantity | None, directions: Mapping[str, Direction]
+) -> tuple[list[Pair], list[str]]:
+    """Return the pairs that test a ranking's claims, and why others are not tested."""
+    pairs, missing = [], []
+    for claim in claims:
+        try:
+            pairs.append(_pair_of(claim, material, match, directions))
+        except NotTestable as reason:
+            missing.append(f"Not tested: {reason}.")
+    return pairs, missing
 
 
 def _pair_of(claim: Claim, material: Material, match: Quantity | None, directions: Mapping[str, Direction]) -> Pair:
