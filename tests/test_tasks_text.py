@@ -231,7 +231,8 @@ def test_a_corpus_that_cannot_be_used_is_explained(corpus, sentence: str):
 
 def test_the_length_that_the_message_asks_for_is_enough():
     write("book.txt", noise(1300))
-    Text(corpus="book.txt").load()
+    data = Text(corpus="book.txt").load()
+    assert all(data.batches(split, 1) for split in ("validation", "test"))
 
 
 def test_an_unreadable_file_is_named():

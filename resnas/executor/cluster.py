@@ -52,8 +52,8 @@ class Cluster:
         if address not in (LOCAL, "auto"):
             _check_reachable(address)
         elif address == LOCAL and "RAY_TMPDIR" not in os.environ:
-            # Of our own, to be removed: Ray leaves logs in /tmp/ray, which may belong to another user. Not in TMPDIR,
-            # as the paths of its sockets must be short
+            # Of our own, to be removed: the folder that Ray leaves its logs in may belong to another user. Not in
+            # TMPDIR, as the paths of its sockets must be short
             self._files = tempfile.mkdtemp(prefix="ray-", dir="/tmp" if Path("/tmp").is_dir() else None)
         try:
             self.ray = _connect(address, names, self._files)
