@@ -209,6 +209,29 @@ def test_a_cut_connection_is_made_again_during_a_turn_and_the_next_in_turn_waits
         assert entered[1] - left < 1
 
 
+def test_the_next_in_turn_waits_while_the_server_has_given_back_the_turn_of_a_broken_connection_but_not_all(
+    make, monkeypatch
+):
+    """A server that ends a connection gives its locks back one by one; here it has not come further than the first."""
+    monkeypatch.setattr(advisory, "SETTLE_S", 1.0)
+    with claimed(make()) as first, claimed(make()) as second:
+        entered = []
+
+        def enter() -> None:
+            with second.exclusive():
+                entered.append(time.monotonic())
+
+        for _ in range(2):  # the second time after a turn that has ended
+            waiting = threading.Thread(target=enter)
+            with first.exclusive():
+                waiting.start()
+                time.sleep(0.5)
+                left = time.monotonic()
+                first._ask("SELECT pg_advisory_unlock(:key)", key=first._turn_key)
+                waiting.join()
+            assert 0.9 < entered[-1] - left < 3
+
+
 def test_two_who_count_and_start_at_the_same_time_do_not_overshoot(make, server, monkeypatch):
     """The first has counted when its connection is cut and the second starts the last trial; the first gives back."""
     monkeypatch.setattr(advisory, "SETTLE_S", 0.0)

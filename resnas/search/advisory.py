@@ -7,6 +7,9 @@ connection, so that a server which was restarted soon sees the lock again.
 A turn is a lock as well, so it goes with a connection that breaks, and another coordinator may take it while the first
 still works. What must not be done by two is therefore written down first and counts only where `has_turn` then says
 that the turn has been held all along: whoever has the turn after that sees what was written.
+
+Who gives a turn back takes a third lock first, shared by all that are between turns. The life lock could not tell the
+next one that the turn broke off: the server gives the locks of a broken connection back one after the other.
 """
 
 from __future__ import annotations
@@ -88,6 +91,8 @@ class SharedClaim:
         self._connection: Any = None
         self._turn: Any = None
         """The connection on which the turn was taken; None where it was not."""
+        self._between: Any = None
+        """The connection that holds the lock of those between turns; None where none has."""
         self._take()
         self._keeper = threading.Thread(target=self._look_after, daemon=True, name="resnas claim")
 
@@ -145,6 +150,10 @@ class SharedClaim:
     def _turn_key(self) -> int:
         return lock_key("turn", self._name)
 
+    @property
+    def _between_key(self) -> int:
+        return lock_key("between turns", self._name)
+
     def _key(self, owner: str) -> int:
         return lock_key("coordinator", self._name, owner)
 
@@ -176,16 +185,20 @@ class SharedClaim:
                         return False
                     raise
             self._turn = self._connection
-            # who has a connection holds a lock on it, that of its life
-            alive = "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND granted AND pid = :pid"
-            if before is not None and not self._ask(alive, pid=before):
+            has_ended = f"SELECT count(*) FROM ({HOLDERS}) AS holders WHERE pid = :pid"
+            if before is not None and not self._ask(has_ended, key=self._between_key, pid=before):
                 self._settled_at = time.monotonic() + SETTLE_S
+            if self._between is self._connection:
+                self._ask("SELECT pg_advisory_unlock_shared(:key)", key=self._between_key)
+            self._between = None
             return True
 
     def _give_turn_back(self) -> None:
         with self._lock, contextlib.suppress(Exception):
             had, self._turn = self._turn, None
             if had is not None and not self._connection.invalidated:  # one that broke has given it back already
+                _execute(self._connection, "SELECT pg_advisory_lock_shared(:key)", key=self._between_key)
+                self._between = self._connection
                 _execute(self._connection, "SELECT pg_advisory_unlock(:key)", key=self._turn_key)
 
     def _ask(self, statement: str, **values: Any) -> Any:
