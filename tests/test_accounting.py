@@ -9,7 +9,7 @@ import optuna
 import pytest
 from optuna.trial import TrialState
 from test_coordinator import Playback, play
-from test_lifecycle import SPACE, WIDE, Scripted, fails, measured, recorded, search, widen
+from test_lifecycle import SPACE, WIDE, Scripted, clock, fails, measured, recorded, search, widen
 
 from resnas.errors import InputError
 from resnas.executor import Reported
@@ -18,7 +18,7 @@ from resnas.search import Coordinator, load_trials, open_study, opening
 from resnas.search.pruning import ByArchitecture
 from resnas.study import Study
 
-__all__ = ["play", "search"]  # fixtures
+__all__ = ["clock", "play", "search"]  # fixtures
 
 
 class Reporting(Scripted):
@@ -188,12 +188,19 @@ def test_an_interruption_after_the_grid_is_used_up_has_its_own_reason(play):
     assert reasons == ["interrupted: the search was stopped"]
 
 
-def test_a_run_that_is_shorter_than_a_trial_starts_one_all_the_same(search):
-    executor = Scripted(lambda spec, times: (time.sleep(0.6), measured(spec))[1])
+def test_a_run_that_is_shorter_than_a_trial_starts_one_all_the_same(search, clock):
+    def slow(spec, times):
+        time.sleep(0.6)  # what the database says that a trial takes
+        clock.pass_s(0.6)
+        return measured(spec)
+
+    executor = Scripted(slow)
     search(executor, "search.n_trials=2")
     coordinator, trials = search(executor, "search.n_trials=4", "search.timeout_s=0.5")
     assert len(recorded(trials, "complete")) == 3
     assert "is up after 3 of 4 trials" in coordinator.remark
+    _, trials = search(executor, "search.n_trials=6", "search.timeout_s=0.9")
+    assert len(recorded(trials, "complete")) == 4, "the second would not have ended in time"
 
 
 @pytest.mark.parametrize("name", ["a/b", "", ".", "../x", "a b"])

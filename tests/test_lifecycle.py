@@ -13,7 +13,7 @@ from test_coordinator import SPACE
 from resnas.errors import InputError, ResnasError
 from resnas.executor import Ended, Reported
 from resnas.results import COUNTED, Recorded, ending_counts
-from resnas.search import Coordinator, load_trials, open_study
+from resnas.search import Coordinator, load_trials, open_study, time_limit
 from resnas.search.samplers import ToldStudy, make_sampler
 from resnas.study import Study
 from resnas.trial import TrialResult
@@ -65,6 +65,23 @@ class Scripted:
 
     def stop(self):
         self.queue.clear()
+
+
+@pytest.fixture
+def clock(monkeypatch):
+    """The clock of a search's time limit, which stands still but for `pass_s`: a slow machine uses up no time."""
+
+    class Clock:
+        now_s = 0.0
+
+        def monotonic(self):
+            return self.now_s
+
+        def pass_s(self, seconds):
+            self.now_s += seconds
+
+    monkeypatch.setattr(time_limit, "time", ticking := Clock())
+    return ticking
 
 
 @pytest.fixture
@@ -210,9 +227,9 @@ def test_a_result_on_other_data_has_failed(search):
     assert not recorded(trials, "complete")
 
 
-def test_time_is_up(search):
+def test_time_is_up(search, clock):
     executor = Scripted()
-    executor.events = lambda timeout_s: []  # trials that never end
+    executor.events = lambda timeout_s: clock.pass_s(0.3) or []  # trials that never end
     coordinator, trials = search(executor, "search.timeout_s=0.5", "search.n_trials=3")
     assert "is up after 0 of 3 trials" in coordinator.remark
     assert [trial.state for trial in trials] == [TrialState.FAIL, TrialState.WAITING]
