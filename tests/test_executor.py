@@ -79,7 +79,7 @@ def test_a_timeout_kills_the_trial(executor, tmp_path):
     started = time.monotonic()
     result = ending(executor).result
     assert result.reason == "timeout: longer than 2 s"
-    assert time.monotonic() - started < 7
+    assert time.monotonic() - started < 60
     assert not alive(pid)
 
 
@@ -102,7 +102,7 @@ def test_a_timeout_kills_what_the_trial_has_started(executor, tmp_path, monkeypa
     hanging = {"hanging_task:Hanging": {"note": str(tmp_path / "pid")}}
     executor.submit(1, spec(tmp_path, task=hanging), Limits(timeout_s=2.0))
     assert ending(executor).result.reason.startswith("timeout")
-    deadline = time.monotonic() + 5
+    deadline = time.monotonic() + 30
     while alive(int((tmp_path / "pid").read_text())) and time.monotonic() < deadline:
         time.sleep(0.1)
     assert not alive(int((tmp_path / "pid").read_text()))
@@ -169,7 +169,7 @@ def test_trials_end_with_the_process_that_started_them(tmp_path):
     coordinator.kill()
     coordinator.wait()
     coordinator.stdout.close()
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + 30
     while alive(pid) and time.monotonic() < deadline:
         time.sleep(0.1)
     assert not alive(pid)
@@ -190,5 +190,5 @@ def test_a_call_can_be_given_up(tmp_path):
     started = time.monotonic()
     with pytest.raises(Aborted):
         executor.call(time.sleep, 600)
-    assert time.monotonic() - started < 5
+    assert time.monotonic() - started < 60
     executor.stop()

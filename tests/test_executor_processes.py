@@ -75,7 +75,7 @@ def noted(folder: Path) -> int:
     return int((folder / "pid").read_text())
 
 
-def wait_until(true, timeout_s=5.0) -> None:
+def wait_until(true, timeout_s=30.0) -> None:
     deadline = time.monotonic() + timeout_s
     while not true():
         assert time.monotonic() < deadline, "it did not come true"
@@ -101,7 +101,7 @@ def test_what_a_trial_leaves_behind_ends_with_it_and_hides_nothing(executor, nas
     started_s = time.monotonic()
     result = ending(executor).result
     assert (result.state, result.reason) == (("failed", reason) if reason else ("complete", ""))
-    assert time.monotonic() - started_s < 8
+    assert time.monotonic() - started_s < 60
     assert not alive(noted(tmp_path))
     assert not zombies()
 
@@ -110,7 +110,7 @@ def test_a_call_whose_process_dies_ends_though_a_child_lives(executor, nasty, tm
     started_s = time.monotonic()
     with pytest.raises(ResnasError, match="killed: by SIGKILL"):
         executor.call(inspect_task, nasty("fork, killed"))
-    assert time.monotonic() - started_s < 5
+    assert time.monotonic() - started_s < 60
     assert not alive(noted(tmp_path))
 
 

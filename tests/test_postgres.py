@@ -129,11 +129,11 @@ def test_coordinators_know_who_lives_and_take_turns(make, server, monkeypatch):
         assert claim.is_alive(owner)
         os.kill(other.pid, signal.SIGKILL)
         other.communicate()
-        wait_for(lambda: not claim.is_alive(owner), 5)
+        wait_for(lambda: not claim.is_alive(owner))
         # of a process elsewhere nothing but its lock can be seen: it may be connecting again
         monkeypatch.setattr(advisory, "GRACE_S", 0.5)
         assert claim.is_alive("elsewhere:1:f00")
-        wait_for(lambda: not claim.is_alive("elsewhere:1:f00"), 2)
+        wait_for(lambda: not claim.is_alive("elsewhere:1:f00"))
         with claimed(study) as second:
             inside = []
 
@@ -195,18 +195,19 @@ def test_a_cut_connection_is_made_again_during_a_turn_and_the_next_in_turn_waits
             cut.append(time.monotonic())
             server.cut(first._turn_key, database())
             lock = f"SELECT pg_try_advisory_xact_lock({first._key(first.owner)})"
-            wait_for(lambda: server.execute(lock, database()) == [(False,)], 2)
+            wait_for(lambda: server.execute(lock, database()) == [(False,)])
             waiting.join()
             assert not first.has_turn()
-        assert 1.9 < entered[0] - cut[0] < 4
+        assert 1.9 < entered[0] - cut[0] < 20
         # a turn that ended as it should is followed at once
+        monkeypatch.setattr(advisory, "SETTLE_S", 60.0)
         waiting = threading.Thread(target=enter)
         with first.exclusive():
             waiting.start()
             time.sleep(0.5)
             left = time.monotonic()
         waiting.join()
-        assert entered[1] - left < 1
+        assert entered[1] - left < 20
 
 
 def test_the_next_in_turn_waits_while_the_server_has_given_back_the_turn_of_a_broken_connection_but_not_all(
@@ -229,7 +230,7 @@ def test_the_next_in_turn_waits_while_the_server_has_given_back_the_turn_of_a_br
                 left = time.monotonic()
                 first._ask("SELECT pg_advisory_unlock(:key)", key=first._turn_key)
                 waiting.join()
-            assert 0.9 < entered[-1] - left < 3
+            assert 0.9 < entered[-1] - left < 20
 
 
 def test_two_who_count_and_start_at_the_same_time_do_not_overshoot(make, server, monkeypatch):
@@ -411,10 +412,11 @@ def test_a_server_that_stays_away_is_one_sentence_and_no_second_wait(make, serve
             study.set_user_attr("a", 1)
         assert PASSWORD not in str(caught.value) + caplog.text
         assert "trying again" in caplog.text
+        monkeypatch.setattr(patience, "PATIENCE_S", 60.0)
         started = time.monotonic()
         with pytest.raises(ResnasError):
             study.set_user_attr("a", 1)
-        assert time.monotonic() - started < 0.5
+        assert time.monotonic() - started < 20
     finally:
         server.start()
     study.set_user_attr("a", 2)

@@ -100,7 +100,7 @@ def test_a_missing_or_wrong_token_is_a_sentence_within_seconds(ray, monkeypatch,
 
 
 def wait_for_port(port: int) -> None:
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + 60
     while time.monotonic() < deadline:
         with contextlib.suppress(OSError):
             return socket.create_connection(("127.0.0.1", port), 1).close()
