@@ -239,7 +239,7 @@ def wait_for_log(study_file: Path) -> None:
 
 def test_ctrl_c_ends_the_command_within_seconds_and_it_goes_on_to_its_end(cluster, study_file, search, monkeypatch):
     options = ["--executor", "ray", "--cpus-per-trial", "1", "--n-trials", "1"]
-    process = search(*options, "--ray-address", cluster.address, steps=1500)
+    process = search(*options, "--ray-address", cluster.address, steps=4000)
     wait_for_log(study_file)
     trials = processes_with(os.environ["RAY_TMPDIR"], "multiprocessing.forkserver")
     assert len(trials) == 3  # a fork server, a trial and its guard
@@ -251,7 +251,7 @@ def test_ctrl_c_ends_the_command_within_seconds_and_it_goes_on_to_its_end(cluste
     assert_gone(trials)
     monkeypatch.delenv("RAY_TMPDIR")
     before = set(Path("/tmp").glob("ray-*"))
-    process = search(*options, steps=1500)  # on a Ray of its own
+    process = search(*options, steps=4000)  # on a Ray of its own
     output, _ = process.communicate(timeout=120)
     assert process.returncode == 0, output
     assert "Report:" in output

@@ -209,7 +209,7 @@ def test_lightning_costs_at_most_a_tenth_over_a_bare_loop(tmp_path):
     """The same steps of a quickstart trial, taken in turns; medians of the seconds per step."""
     task = TASKS["text"]()
     data, architecture = task.load(), Architecture()
-    budget = Budget(steps=60, batch_size=16, validations=1, validation_batches=1, measure_at=[1.0])
+    budget = Budget(steps=40, batch_size=16, validations=1, validation_batches=1, measure_at=[1.0])
 
     def medians(marks: list[float]) -> float:
         return statistics.median(b - a for a, b in itertools.pairwise(marks[5:]))
