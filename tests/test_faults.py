@@ -89,7 +89,7 @@ def table(name: str, rows) -> None:
 
 @pytest.mark.slow
 def test_every_fault_of_a_trial_has_its_name_and_the_search_goes_on(make):
-    study = make("search.trial_timeout_s=8", "search.memory_limit_gib=2", "search.retries=1")
+    study = make("search.trial_timeout_s=15", "search.memory_limit_gib=2", "search.retries=1")
     assert Coordinator(study, LocalExecutor(2)).run()
     trials = load_trials(study)
     assert not [trial for trial in trials if trial.state in (TrialState.RUNNING, TrialState.WAITING)]
