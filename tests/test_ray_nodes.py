@@ -120,7 +120,7 @@ def test_a_node_that_joins_is_used_and_two_nodes_give_at_least_1_6_times_the_tri
         wait_for_slots(executor, 2)
         seconds_of(executor, 4, 2, 6, tmp_path / "warm")
         one_s, two_s = [], []
-        for _ in range(4):
+        for _ in range(8):
             one_s.append(seconds_of(executor, 4, 1, 900, tmp_path / "one"))
             two_s.append(seconds_of(executor, 4, 2, 900, tmp_path / "two"))
             if len(one_s) > 1 and min(one_s) / min(two_s) >= 1.6:
