@@ -132,14 +132,14 @@ def test_no_loop_over_tokens(topology, dense_from_elements):
 @pytest.mark.timed
 def test_full_depth_attention_costs_little_and_a_stack_costs_much():
     """Sixteen layers; the bars of the issue are for thirty-two and measured by hand, these leave room for noise."""
-    case = Case(depth=16, width=256, tokens=512, context=256, threads=1, warmup=1, repeats=3)
+    case = Case(depth=16, width=256, tokens=1024, context=256, threads=1, warmup=1, repeats=3)
     stack = Variant(FullDepthAttention(), "stack")
     rows = {(one.label, one.variant.implementation): one.row() for one in measured(case, [FULL], [stack])}
     full, stacked = rows["full_depth_attention", "resnas"], rows["full_depth_attention", "stack"]
     print(full, stacked)
     assert full["ratio"] < 1.25
     assert full["memory_ratio"] < 1.3
-    assert stacked["ratio"] > 1.8 * full["ratio"]
+    assert stacked["ratio"] > 2.2 * full["ratio"]
     assert stacked["memory_mib"] > 2 * full["memory_mib"]
 
 

@@ -79,7 +79,7 @@ def test_a_timeout_kills_the_trial(executor, tmp_path):
     started = time.monotonic()
     result = ending(executor).result
     assert result.reason == "timeout: longer than 2 s"
-    assert time.monotonic() - started < 60
+    assert time.monotonic() - started < 20
     assert not alive(pid)
 
 
@@ -190,5 +190,5 @@ def test_a_call_can_be_given_up(tmp_path):
     started = time.monotonic()
     with pytest.raises(Aborted):
         executor.call(time.sleep, 600)
-    assert time.monotonic() - started < 60
+    assert time.monotonic() - started < 20
     executor.stop()

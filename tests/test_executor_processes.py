@@ -101,7 +101,7 @@ def test_what_a_trial_leaves_behind_ends_with_it_and_hides_nothing(executor, nas
     started_s = time.monotonic()
     result = ending(executor).result
     assert (result.state, result.reason) == (("failed", reason) if reason else ("complete", ""))
-    assert time.monotonic() - started_s < 60
+    assert time.monotonic() - started_s < 20
     assert not alive(noted(tmp_path))
     assert not zombies()
 
@@ -110,7 +110,7 @@ def test_a_call_whose_process_dies_ends_though_a_child_lives(executor, nasty, tm
     started_s = time.monotonic()
     with pytest.raises(ResnasError, match="killed: by SIGKILL"):
         executor.call(inspect_task, nasty("fork, killed"))
-    assert time.monotonic() - started_s < 60
+    assert time.monotonic() - started_s < 20
     assert not alive(noted(tmp_path))
 
 

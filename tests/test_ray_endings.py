@@ -162,12 +162,13 @@ def test_a_trial_without_a_share_of_a_gpu_sees_none(executor):
 
 
 def test_a_trial_starts_within_a_second(executor, tmp_path):
-    times: list[float] = []
-    while len(times) < 10 and min(times, default=1.0) >= 1.0:  # other work on the machine spoils one now and then
-        number = len(times)
+    times = []
+    for number in range(10):  # other work on the machine spoils one now and then
         submitted_s = time.monotonic()
         executor.submit(number, spec(tmp_path / str(number)), Limits())
         assert ending(executor).result.state == "complete"
         times.append(time.monotonic() - submitted_s)
+        if times[-1] < 1.0:
+            break
     print("seconds of a trial of six steps:", times)
     assert min(times) < 1.0, times
